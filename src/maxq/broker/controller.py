@@ -500,7 +500,7 @@ class BrokerController:
         self.consumers.add_offline_listener(self.filters.unregister)
         for table in (self.topics, self.groups):
             table.when_changed.append(self.table_changes.table_changed)
-        self.offsets.when_set.append(self.table_changes.offsets_set)
+        self.offsets.when_set += (self.table_changes.offsets_set, self.popping.service.offsets_set)
         self.stats.add_source(self.topic_puts)
         self._connect_put_hooks()
         self._connect_master_only_services()

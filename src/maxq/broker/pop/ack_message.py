@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from maxq.broker.bundles import Environment, Messages
 from maxq.broker.fast_path.ack_path import NOT_STORED_REMARK, unsafe_remark
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
+from maxq.broker.pop.order_info import LATEST_MS
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
@@ -226,7 +227,7 @@ class AckMessageProcessor(RequestProcessor):
     async def _change_in_order(
         self, request: RemotingCommand, header: ChangeInvisibleTimeRequestHeader, handle: ExtraInfo
     ) -> RemotingCommand:
-        visible_ms = self._clock.wall_ms() + header.invisible_time
+        visible_ms = min(self._clock.wall_ms() + header.invisible_time, LATEST_MS)
         end = self._orders.change_visible_time(
             header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time, visible_ms
         )

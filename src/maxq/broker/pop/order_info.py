@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "consumerOrderInfo.json"
 NO_COMMIT: Final = -2
 ILLEGAL: Final = -1
+LATEST_MS: Final = (1 << 63) - 1
+"""The latest time that Java's file and a client's answer can have."""
 _KEPT_MS: Final = 24 * 3_600_000
 
 
@@ -100,7 +102,7 @@ class OrderInfo:
                 [*row[:1], *(_long(row[0] + distance) for distance in row[1:])],
                 _long(value.get("l") or 0),
                 int(value.get("cm") or 0),
-                {_long(offset): _long(time) for offset, time in (value.get("ot") or {}).items()},
+                {_long(offset): _long(min(int(time), LATEST_MS)) for offset, time in (value.get("ot") or {}).items()},
                 {_long(offset): _long(count) for offset, count in (value.get("oc") or {}).items()},
             )
         except (TypeError, ValueError, AttributeError, OverflowError):
@@ -197,9 +199,9 @@ class ConsumerOrderInfoManager(PersistentManager):
     ) -> bool:
         """Set when the message becomes visible. Returns False if it is not of the last delivery."""
         info = self.get(topic, group, queue_id)
-        if info is None or info.pop_time != pop_time:
+        if info is None or info.pop_time != pop_time or offset not in info.offsets:
             return False
-        info.next_visible[offset] = visible_ms
+        info.next_visible[offset] = min(visible_ms, LATEST_MS)
         self.is_dirty = True
         return True
 

@@ -130,6 +130,8 @@ class OrderService:
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
         """Apply a journal record, which has queue offset `offset`."""
+        for topic, group, queue_id, _ in entries.get("r", ()):
+            self.table.clear_block(topic, group, queue_id)
         for topic, group, queue_id, committed, row in entries.get("o", ()):
             try:
                 self.table.put(topic, group, queue_id, OrderInfo.from_json(row))

@@ -88,6 +88,7 @@ class PopJournal:
         self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
         self._written_end = 0  # physical offset behind the newest record of this process
         self._claimed: list[list[Any]] = []  # rows "c" for the next record that ends check points
+        self._told: dict[tuple[Any, ...], int] = {}  # by topic, group and queue: the last record that gives of it
 
     def name_with_next_end(self, place: tuple[str, int, int]) -> None:
         """Name this copy (topic, queue id, queue offset) in the next record that ends check points."""
@@ -125,10 +126,21 @@ class PopJournal:
                 continue
             if not result.ok:
                 return first, NOT_NOTED
-            del self._late[0]
+            self._note_told(self._late.pop(0), result.queue_offset)
             first = result.queue_offset if first < 0 else first
             self._written_end = result.end_offset
         return first, self._written_end
+
+    def _note_told(self, entries: dict[str, list[Any]], offset: int) -> None:
+        self._told.update(dict.fromkeys(_queues_given(entries), offset))
+
+    def tells_of(self, topic: str, group: str, queue_id: int) -> bool:
+        """Return whether the next start may read of messages of this queue that were given to the group, and moves the
+        group's offset over them."""
+        if self._late:
+            return True
+        at = self._told.get((topic, group, queue_id))
+        return at is not None and at >= self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
 
     def noted_end(self) -> int:
         """Return the physical offset below which all noted changes lie (0: there is none), or NOT_NOTED if the store
@@ -153,6 +165,7 @@ class PopJournal:
         log."""
         self._late.clear()
         self._claimed.clear()
+        self._told.clear()
 
     def catch_up(self) -> None:
         """Write the records that the store refused before, if it accepts them now."""
@@ -189,6 +202,7 @@ class PopJournal:
         if offset != self._committed:
             self._committed = offset
             self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
+            self._told = {queue: at for queue, at in self._told.items() if at >= offset}
 
     def read(self, begin: int | None = None) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
         """Yield (queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of all
@@ -213,7 +227,9 @@ class PopJournal:
             log.error("record %d of the pop journal (physical offset %d) is passed over: %s", offset, physical_offset,
                       error)  # fmt: skip
             return None
-        return offset, self._without_deleted(value, physical_offset)
+        entries = self._without_deleted(value, physical_offset)
+        self._note_told(entries, offset)
+        return offset, entries
 
     def _without_deleted(self, entries: dict[str, list[Any]], physical_offset: int) -> dict[str, list[Any]]:
         """Remove rows of topics that were deleted behind this record: a topic made again shares none of their
@@ -227,6 +243,12 @@ class PopJournal:
             else rows
             for name, rows in entries.items()
         }
+
+
+def _queues_given(entries: dict[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield topic, group and queue id of the queues of which a record says that messages were given away."""
+    yield from (tuple(row[1:4]) for row in entries.get("p", ()))
+    yield from (tuple(row[:3]) for row in entries.get("o", ()))
 
 
 def _halves(entries: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
 from maxq.broker.pop.retry_writer import RetryWriter
-from maxq.broker.pop.revive_record_writer import ACK_INTERVAL_MS, ReviveRecordWriter
+from maxq.broker.pop.revive_record_writer import ACK_INTERVAL_MS, LOGGED_AT, ReviveRecordWriter
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
@@ -230,6 +230,8 @@ class PopReviveService:
             if at in queue.done:
                 return
             point.revive_offset = at
+            logged_at = message.properties.get(LOGGED_AT, "")
+            point.logged_at = int(logged_at) if logged_at.isascii() and logged_at.isdigit() else -1
             queue.points.pop(point.key, None)
             _mark(point, self._kept.get(point.key, ()))
             if point.open_offsets():
@@ -278,10 +280,10 @@ class PopReviveService:
         for point in due:
             if not self._is_current(queue) or self._doubt() is not None:
                 break
-            given = failed = point.open_offsets()
+            given = failed = [] if self._is_gone(point) else point.open_offsets()
             with self._passed_over("the check point at record %d of revive queue %d, which is tried again",
                                    point.revive_offset, queue.queue_id):  # fmt: skip
-                failed = await self.reviver.revive(point)
+                failed = await self.reviver.revive(point) if given else []
             left = [offset for offset in failed if not await self._put_again(point, offset, queue.queue_id)]
             delivered = [offset for offset in given if offset not in left]
             if delivered and not self._own.is_master:  # elsewhere: the master would deliver it once more
@@ -294,6 +296,15 @@ class PopReviveService:
             queue.done[point.revive_offset] = offset if offset >= 0 else self._journal.end
             self.revived += 1
         return len(due)
+
+    def _is_gone(self, point: PopCheckPoint) -> bool:
+        """Return whether the topic of a check point was deleted since. One of that name that was made later has other
+        messages at its places."""
+        is_here = point.broker_name in ("", self._own.broker_name)
+        if not is_here or point.logged_at < 0 or not self._store.is_gone(point.topic, point.logged_at):
+            return False
+        log.warning("%s was deleted: %d messages popped before are not revived", point.topic, point.num)
+        return True
 
     async def _put_again(self, old: PopCheckPoint, offset: int, queue_id: int) -> bool:
         """Give a message that could not be revived a check point of its own, with more time at each attempt."""

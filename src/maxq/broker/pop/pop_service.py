@@ -12,6 +12,7 @@ Source:
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection
 from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
@@ -22,6 +23,7 @@ from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.unfinished_revives import Key, UnfinishedRevives
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.tables.offset.offset_table import split_key
 from maxq.codes import ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.pop import AckMsg, PopCheckPoint
@@ -177,6 +179,15 @@ class PopService:
         if not self._held_until_ms:  # which ends when this broker begins to act once more
             return None
         return "its master comes back, and has taken what was promised here"
+
+    def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
+        """Continue a group, `topic@group`, where an operator has set its offsets of these queues: what the journal
+        tells of earlier pops would move them on at the next start, and acks of what is open before that."""
+        topic, group = split_key(key)
+        for queue_id in queue_ids:
+            if self._task is not None and self._journal.tells_of(topic, group, queue_id):
+                offset = self._offsets.query_offset(group, topic, queue_id)
+                self._buffer.set_cursor((topic, group, queue_id), offset)
 
     # --- life --------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProcessor.appendAck).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages
@@ -16,6 +16,11 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 ACK_INTERVAL_MS: Final = 1_000
 """A check point comes so long before its acks."""
+
+LOGGED_AT: Final = "maxqLoggedAt"
+"""Property of a check point's record: PopCheckPoint.logged_at. The timer gives the record another place in the log."""
+
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class ReviveRecordWriter:
@@ -35,6 +40,7 @@ class ReviveRecordWriter:
         self._settings = env.settings
         self._own = env.own
         self._hooks = messages.hooks
+        self._log = messages.store
         self._clock = env.clock
         self._put = put
         self.counts = counts
@@ -48,7 +54,8 @@ class ReviveRecordWriter:
         """Write the check point to the revive topic, so that its messages become visible again after its invisible
         time."""
         deliver_ms = min(point.revive_time, self._latest_ms()) - ACK_INTERVAL_MS
-        result = await self._store(point.encode(), CK_TAG, point.unique_key, revive_qid, deliver_ms)
+        more = {LOGGED_AT: str(self._log.max_physical_offset)}
+        result = await self._store(point.encode(), CK_TAG, point.unique_key, revive_qid, deliver_ms, more)
         self.counts.put[point.group, point.topic, "CK", result.status.name] += 1
         return result
 
@@ -71,12 +78,14 @@ class ReviveRecordWriter:
         the revive topic."""
         return self._clock.wall_ms() + self._settings.store.timer_max_delay_sec * 1000 - ACK_INTERVAL_MS
 
-    async def _store(self, body: bytes, tag: str, key: str, revive_qid: int, deliver_ms: int) -> PutMessageResult:
+    async def _store(
+        self, body: bytes, tag: str, key: str, revive_qid: int, deliver_ms: int, more: Mapping[str, str] = _NOTHING
+    ) -> PutMessageResult:
         message = MessageExtBrokerInner(
             self.topic,
             revive_qid % self._settings.broker.revive_queue_num,
             body,
-            {const.PROPERTY_TAGS: tag, const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: key},
+            {const.PROPERTY_TAGS: tag, const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: key, **more},
             born_timestamp=self._clock.wall_ms(),
             born_host=self._own.store_host,
         )

@@ -40,6 +40,7 @@ class PopCheckPoint:
         revive_offset: where the record is in its revive queue; known when it was read.
         re_put_times: how often it was written again because its messages could not be read.
         suspend: messages that come back are not counted as tried once more.
+        logged_at: the log ended at this physical offset when its record was made; -1: the record does not say.
     """
 
     topic: str
@@ -55,6 +56,7 @@ class PopCheckPoint:
     revive_offset: int = 0
     re_put_times: int = 0
     suspend: bool = False
+    logged_at: int = -1
 
     @property
     def revive_time(self) -> int:

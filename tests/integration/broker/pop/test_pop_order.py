@@ -150,3 +150,35 @@ async def test_deliveries_in_order_survive_a_full_disk_and_a_kill(
     assert await _ordered(successor, "b", max_msg_nums=6) == []  # one message is still out
     assert (await ack(successor, given[1])).code == ResponseCode.SUCCESS
     assert await _ordered(successor, "b", max_msg_nums=1) == [b"2"]
+
+
+async def test_no_time_that_a_consumer_asks_for_keeps_a_broker_from_starting(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    """It lay beyond 64 bits, which no start reads: the journal's records were passed over, and the file was refused."""
+    broker = await start_broker()
+    await _filled(broker)
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=3)
+    changed = await change_time(broker, given[0], (1 << 63) - 1)
+    assert changed.code == ResponseCode.SUCCESS and int(changed.ext["invisibleTime"]) < 1 << 63
+    assert (await ack(broker, given[2])).code == ResponseCode.SUCCESS
+    killed = await start_broker(kill(broker, tmp_path / "killed"))
+    table = killed.controller.popping.service._orders.table
+    await until(lambda: getattr(table.get("T", GROUP, 0), "committed", 0) == 0b100)
+    for _ in range(2):  # the file and its backup
+        table.is_dirty = True
+        await killed.controller.popping.service._save()
+    await killed.stop()
+    again = await start_broker("killed")
+    assert await _ordered(again, "b") == []
+    info = again.controller.popping.service._orders.table.get("T", GROUP, 0)
+    assert info is not None and info.committed == 0b100
+
+
+async def test_a_change_of_time_of_a_message_that_was_not_given_out_is_not_kept(broker: RunningBroker) -> None:
+    await _filled(broker)
+    (given,) = await popped(broker, order=True, attempt_id="a", max_msg_nums=1)
+    given.properties["POP_CK"] = given.properties["POP_CK"].rpartition(" ")[0] + " 5"
+    assert (await change_time(broker, given, 1_000)).code == ResponseCode.SUCCESS
+    info = broker.controller.popping.service._orders.table.get("T", GROUP, 0)
+    assert info is not None and info.next_visible == {}

@@ -277,6 +277,68 @@ async def test_a_cursor_that_was_set_back_stays_set_back_after_a_kill(start_brok
     assert bodies(await popped(successor)) == [b"002", b"003"]
 
 
+async def test_a_check_point_of_a_deleted_topic_gives_nothing_of_the_new_one(start_broker: Start) -> None:
+    """What had been handed over copied the messages that the new topic has at these places, acknowledged ones, too."""
+    broker = await start_broker(popCkStayBufferTime=300, popCkStayBufferTimeOut=100, **QUICK)
+    await _filled(broker, 2, queues=1)
+    assert len(await popped(broker, invisible_time=3_000)) == 2
+    await until(lambda: len(broker.controller.popping.buffer) == 0)
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert deleted.code == 0, deleted.remark
+    await _filled(broker, 3, queues=1)
+    assert (await batch_ack(broker, await popped(broker, max_msg_nums=2))).code == 0
+    others = await popped(broker, invisible_time=3_000)  # handed over behind the deletion
+    revive = broker.controller.popping.revive
+    await until(lambda: revive.revived == 2)
+    assert bodies(await pop_all(broker)) == bodies(others) == [b"002"]
+
+
+async def _reset(broker: RunningBroker, offset: int) -> None:
+    ext = {"topic": "T", "group": GROUP, "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": str(offset)}
+    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+    assert reply.code == 0, reply.remark
+
+
+@pytest.mark.parametrize("order", [False, True])
+async def test_a_reset_that_was_answered_outlives_a_kill(start_broker: Start, tmp_path: Path, order: bool) -> None:
+    """The journal told of the pops before, and moved the group on again."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    for message in await popped(broker, order=order, attempt_id="a"):
+        assert (await ack(broker, message)).code == 0
+    await _reset(broker, 1)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert bodies(await popped(successor, order=order, attempt_id="b")) == [b"001", b"002", b"003"]
+
+
+async def test_acks_of_what_was_given_before_do_not_undo_a_reset(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    given = await popped(broker)
+    await _reset(broker, 1)
+    await batch_ack(broker, given)
+    await broker.stop()
+    successor = await start_broker(**QUICK)
+    assert bodies(await popped(successor)) == [b"001", b"002", b"003"]
+
+
+async def test_a_reset_of_a_group_that_does_not_pop_is_not_repeated_by_a_start(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    broker.controller.groups.find_subscription_group_config(GROUP)
+    offsets = broker.controller.offsets
+    offsets.commit_offset("here", GROUP, "T", 0, 4)
+    await _reset(broker, 1)
+    offsets.query_then_erase_reset_offset("T", GROUP, 0)  # as a pull does
+    offsets.commit_offset("here", GROUP, "T", 0, 3)
+    offsets.persist()
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    await until(lambda: successor.controller.popping.service.not_ready() is None)
+    assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 3
+
+
 async def test_a_slave_gives_nothing_and_knows_all_when_it_becomes_master(start_broker: Start) -> None:
     master = await start_broker("master", **QUICK)
     slave = await start_broker("slave", brokerRole="SLAVE", brokerId="1", **QUICK)

@@ -269,3 +269,8 @@ def test_the_largest_numbers_of_64_bits_are_taken(world: World) -> None:
     info = world.table.get("T", "G", 0)
     assert info is not None
     assert (info.offsets, info.pop_time, info.invisible_time) == ([(1 << 63) - 1], -(1 << 63), (1 << 63) - 1)
+
+
+def test_a_time_beyond_64_bits_in_a_file_is_the_latest_there_is() -> None:
+    info = OrderInfo.from_json({"popTime": 1, "i": 2, "o": [0], "ot": {"0": (1 << 63) + 5}})
+    assert info.next_visible == {0: (1 << 63) - 1}

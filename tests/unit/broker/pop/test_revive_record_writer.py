@@ -1,5 +1,6 @@
 """What is written to the revive topic, and by whom."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from tests.unit.broker.bundles_of import environment, messages
 from tests.unit.broker.pop.test_check_point_buffer import Clock
 
+LOG: Any = SimpleNamespace(max_physical_offset=77)
 POP_TIME, INVISIBLE = 900, 5_000  # the clock stands at 1000
 DAY = 86_400_000
 ACK = AckMsg("T", "G", 3, 40, POP_TIME, "broker-a", [42])
@@ -37,7 +39,7 @@ class World:
         settings, _ = BrokerSettings.from_properties({"reviveQueueNum": "4", **properties}, source="test")
         own = BrokerAddress("C", "broker-a", broker_id, "10.0.0.1", 10911)
         env = environment(settings, own=own, clock=Clock())
-        self.records = ReviveRecordWriter(env, messages(hooks=self.hooks), self._put, self.counts)
+        self.records = ReviveRecordWriter(env, messages(store=LOG, hooks=self.hooks), self._put, self.counts)
 
     async def _put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         self.stored.append(message)
@@ -84,6 +86,7 @@ async def test_records_are_javas_in_the_queue_that_the_handle_tells() -> None:
     assert (point.properties["TAGS"], ack.properties["TAGS"]) == ("ck", "ack")
     assert point.properties["UNIQ_KEY"] == f"T@3@40@G@{POP_TIME}@broker-a@ck"
     assert ack.properties["UNIQ_KEY"] == f"T@3@42@G@{POP_TIME}@broker-a@ack"
+    assert (point.properties["maxqLoggedAt"], "maxqLoggedAt" in ack.properties) == ("77", False)
     assert PopCheckPoint.decode(point.body).key == check_point().key
     assert AckMsg.decode(ack.body, is_batch=False).offsets == [42]
 
