@@ -26,6 +26,7 @@ from maxq.store.recovery.log_recovery import LogRecovery
 from maxq.store.recovery.log_scanner import LogScan, LogScanner
 from maxq.store.recovery.queue_rebuild import QueueRebuild, cut_point
 from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.recovery.restore_places import has_message
 from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)
@@ -316,14 +317,14 @@ class Recovery:
         return found
 
     def _hide_filled(self) -> None:
-        """Make places of units that point into filled ranges: they are of messages that were back (repair.py), and a
-        loss of power has kept the units without the records."""
+        """Make places of units that point to no message in filled ranges: they are of messages that were back
+        (repair.py), and a loss of power has kept the units without the records."""
         for start, end in self._filled_ranges.still_filled():
             for queue in self._queues:
                 index, _ = cut_point(queue, start, None)
                 unit = queue.unit(index)
                 while unit is not None and index < queue.max_offset and start <= unit[0] < end:
-                    if unit[2] != DAMAGED_TAGS_CODE:
+                    if unit[2] != DAMAGED_TAGS_CODE and not has_message(self._commit_log, unit[0], unit[1]):
                         queue.put_unit(index, (unit[0], unit[1], DAMAGED_TAGS_CODE))
                     index += 1
                     unit = queue.unit(index)

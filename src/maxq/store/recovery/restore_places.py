@@ -13,7 +13,7 @@ from typing import Final
 
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_sys_flag import is_queued, is_rolled_back
-from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of
+from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of, sys_flag_of
 from maxq.store.dispatch.record_units import index_keys, light_places, unit_code
 from maxq.store.index.index_service import IndexService
 from maxq.store.log import record_cy
@@ -132,7 +132,9 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
             queue = queues.open(topic, queue_id)
             end = ends.get((topic, queue_id), queue.max_offset)
             unit = queue.unit(queue_offset)
-            is_kept = unit is not None and unit[2] == DAMAGED_TAGS_CODE
+            is_kept = unit is not None and (
+                unit[2] == DAMAGED_TAGS_CODE or unit[:2] == (physical_offset + position, size)
+            )
             is_next = queue_offset >= end and queue.tail.next_queue_offset <= end
             if not (is_kept or is_next):
                 return f"place {queue_offset} of {topic}-{queue_id} was given to another message since"
@@ -160,6 +162,16 @@ def is_restored(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
     good, why = good_prefix(data, physical_offset)
     is_whole = good == size or (why == record_cy.STOP_BLANK and size_of(data, good) == size - good)
     return is_whole and not is_filled(commit_log, physical_offset, size)
+
+
+def has_message(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Returns whether a whole good record of this size is there, and is no filler."""
+    data = commit_log.get(physical_offset, size)
+    return (
+        data is not None
+        and good_prefix(data, physical_offset)[0] == size == size_of(data, 0)
+        and not is_rolled_back(sys_flag_of(data))
+    )
 
 
 def is_filled(commit_log: CommitLog, physical_offset: int, size: int) -> bool:

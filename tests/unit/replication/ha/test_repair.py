@@ -260,12 +260,12 @@ async def test_a_master_takes_back_from_a_slave_what_its_start_has_filled(tmp_pa
     store.close()
 
 
-def cared_for(disk: SimDisk, clock: SimClock, true: bytes) -> tuple[MessageStore, LogRepair]:
-    """The master, started, and its repair, to which a slave serves `true`."""
+def cared_for(disk: SimDisk, clock: SimClock, start: int, true: bytes) -> tuple[MessageStore, LogRepair]:
+    """The master, started, and its repair, to which a slave serves its log, which is `true` from `start` on."""
     store = new_store(disk, clock, "ASYNC_MASTER")
 
     async def fetch(address: str, first: int, behind: int) -> bytes:
-        return true
+        return true[first - start : behind - start]
 
     return store, LogRepair(store, lambda: store.config, lambda: "", fetch)
 
@@ -279,34 +279,39 @@ PATH = f"master/commitlog/{0:020d}"
 
 
 def master_with_a_filler(disk: SimDisk, clock: SimClock) -> tuple[int, bytes]:
-    """One that fills message 2 at its start, and whose next starts do not look so far back. Returns where the message
-    lies, and what it was."""
+    """One that fills messages 2 and 3 at its start, and whose next starts do not look so far back. Returns where the
+    messages lie, and what they were."""
     store = new_store(disk, clock, "ASYNC_MASTER")
     for number in range(600):
         clock.jump_wall_ms(1000)
         assert store.put_message(message(body=b"%03d" % number * 100)).ok
     start, size, _ = store.queue("T", 0).unit(2)  # type: ignore[union-attr,misc]
-    true = bytes(store.commit_log.get(start, size) or b"")
+    true = bytes(store.commit_log.get(start, 2 * size) or b"")
     store.close()
-    disk.flip_bit(PATH, start + 150, 0)
+    for record in (start, start + size):
+        disk.flip_bit(PATH, record + 3, 7)
     for name in ("inventory.json", "checkpoint"):
         disk.delete(PurePath("master") / name)
     disk.write(PurePath("master/abort"), b"")
-    store, _ = cared_for(disk, clock, true)
-    assert store.filled_ranges.still_filled() == [(start, start + size)]
+    store, _ = cared_for(disk, clock, start, true)
+    assert store.filled_ranges.still_filled() == [(start, start + 2 * size)]
     store.close()
     return start, true
 
 
-def test_what_came_back_while_the_power_went_is_taken_back_again_and_no_filler_is_shown() -> None:
-    """The queue's unit was on the disk already, and the record was not: in its place is the filler again."""
+@pytest.mark.parametrize(("kept", "shown"), [(0, [0, 1, 4, 5, 6]), (1, [0, 1, 2, 4, 5])])
+def test_what_came_back_while_the_power_went_is_taken_back_again_and_no_filler_is_shown(
+    kept: int, shown: list[int]
+) -> None:
+    """The queue's units were on the disk already, and the records were not: in their place is the filler again, or in
+    that of the second one."""
     clock = SimClock()
     disk = SimDisk(SimRng(1), clock, write_back=0)
     start, true = master_with_a_filler(disk, clock)
     filler = disk.on_platters(PATH)[start : start + len(true)]
 
     async def taken_back(world: SimWorld) -> None:
-        store, repair = cared_for(world.disk, clock, true)
+        store, repair = cared_for(world.disk, clock, start, true)
         assert await repair.take_back("slave:1") == 1
         store.queue("T", 0).files.files[0].region.flush(0, 400)  # type: ignore[union-attr]
         world.disk.cut_power()
@@ -314,18 +319,19 @@ def test_what_came_back_while_the_power_went_is_taken_back_again_and_no_filler_i
     with pytest.raises(PowerLoss):
         run_simulation(taken_back, seed=1, disk=disk, clock=clock)
     disk = disk.boot()
+    lost, end = start + kept * len(true) // 2, start + len(true)
     data = disk.read(PurePath(PATH))
-    disk.put(PATH, data[:start] + filler + data[start + len(true) :])
-    store, _ = cared_for(disk, clock, true)
+    disk.put(PATH, data[:start] + true[: lost - start] + filler[lost - start :] + data[end:])
+    store, _ = cared_for(disk, clock, start, true)
     assert store.report.checked_from > 0, "the start does not look there"
-    assert bodies(store) == [b"000", b"001", b"003", b"004", b"005"]
+    assert bodies(store) == [b"%03d" % number for number in shown]
     store.close()
     disk.cut_power()
     disk = disk.boot()
 
     async def again(world: SimWorld) -> None:
-        store, repair = cared_for(world.disk, clock, true)
-        assert bodies(store) == [b"000", b"001", b"003", b"004", b"005"]
+        store, repair = cared_for(world.disk, clock, start, true)
+        assert bodies(store) == [b"%03d" % number for number in shown]
         assert await repair.take_back("slave:1") == 1
         assert bodies(store) == [b"000", b"001", b"002", b"003", b"004"]
         await store.shutdown()
@@ -340,7 +346,7 @@ def test_what_came_back_and_was_not_synced_is_written_again_by_the_next_start() 
     start, true = master_with_a_filler(disk, clock)
 
     async def taken_back(world: SimWorld) -> None:
-        store, repair = cared_for(world.disk, clock, true)
+        store, repair = cared_for(world.disk, clock, start, true)
         world.disk.fail_flush(PATH)
         assert await repair.take_back("slave:1") == 0
         assert store.flusher.failure is not None
@@ -350,7 +356,7 @@ def test_what_came_back_and_was_not_synced_is_written_again_by_the_next_start() 
         run_simulation(taken_back, seed=1, disk=disk, clock=clock)
     disk = disk.boot()
     assert disk.on_platters(PATH)[start : start + len(true)] != true
-    store, _ = cared_for(disk, clock, true)
+    store, _ = cared_for(disk, clock, start, true)
     assert store.report.checked_from > 0, "the start does not look there"
     assert bodies(store) == [b"000", b"001", b"002", b"003", b"004"]
     assert disk.on_platters(PATH)[start : start + len(true)] == true

@@ -149,3 +149,16 @@ def test_as_many_bytes_of_messages_may_be_missing_as_fillers_take(tmp_path: Path
     store = opened(small_config(tmp_path))
     assert store.dispatch.resolver.lost_bytes == lost
     store.close()
+
+
+def test_a_range_on_the_list_in_which_messages_lie_hides_none_of_them(tmp_path: Path) -> None:
+    store, starts = filled(tmp_path)
+    store.filled_ranges.add([(starts[4] + 10, starts[7] + 10)])
+    store.close()
+    (tmp_path / "abort").write_bytes(b"")
+    store = opened(small_config(tmp_path))
+    assert store.filled_ranges.still_filled() == [(starts[4] + 10, starts[7] + 10)]
+    queue = store.queue("T", 0)
+    assert queue is not None
+    assert [queue.unit(number) for number in range(30)] == [(start, 212, 0) for start in starts]
+    store.close()
