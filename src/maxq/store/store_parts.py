@@ -104,12 +104,12 @@ class StoreParts:
         self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)
         self.filled_ranges = FilledRanges(context, self.commit_log, self.dispatch.resolver)
-        self.flusher = CommitLogFlusher(
-            context, self.commit_log, self.checkpoint, lambda: self.propagation.on_durable()
-        )
         self.ledger: MessageLedger | None = None
         if isinstance(self.commit_log, DLedgerCommitLog):
-            self.ledger = MessageLedger(context, self.commit_log, self.flusher, self.queues, self.dispatch)
+            self.ledger = MessageLedger(context, self.commit_log, self.checkpoint, self.queues, self.dispatch)
+            self.flusher = self.ledger.flusher
+        else:
+            self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self.dispatch.run_durable)
         self.propagation = AppendPropagation(
             context, self.commit_log, self.flusher, self.dispatch, self.index, self.ledger
         )

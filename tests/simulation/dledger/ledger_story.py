@@ -112,7 +112,7 @@ class LedgerStory:
             _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640
         )
         store._reserved_ms, store._clean_ratio = 0, -1.0  # a file may be deleted at any hour
-        store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
+        store.flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
         store.set_listeners(lambda first, last: None, self._on_durable)
         store._context.jobs.run = _inline  # type: ignore[assignment, method-assign]
         return store
@@ -175,7 +175,7 @@ class LedgerStory:
         self.history.append(f"a leader's entries up to {self.log.next_index - 1}, durable {self.durable}")
 
     def _do_flush(self) -> None:
-        self.store._flusher.flush_inline()
+        self.store.flusher.flush_inline()
         assert self.store.durable_index == self.store.end_index
         self.history.append(f"durable up to {self.durable}")
 

@@ -38,7 +38,7 @@ class StoredLedger:
         )  # fmt: skip
         self.store.load()
         # syncs come when the world says so, not with the append
-        self.store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]
+        self.store.flusher.commit_soon = lambda: None  # type: ignore[method-assign]
         self._leads = -1
         self._cut_to = _NOWHERE  # while it is being cut: the last entry that must stay
         self._shown = self.store.committed_index
@@ -160,7 +160,7 @@ class StoredLedger:
     def end_flush(self) -> None:
         jobs = self.store._context.jobs
         jobs.is_closed = True  # inline
-        self.store._flusher.commit()
+        self.store.flusher.commit()
         jobs.is_closed = False
 
     def forget_before(self, index: int) -> None:

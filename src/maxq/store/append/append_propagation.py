@@ -68,13 +68,6 @@ class AppendPropagation:
             self._commit_log.prepare_ahead()
             self._index.prepare_ahead()
 
-    def on_durable(self) -> None:
-        """Dispatch what became durable. Called before those who waited for it are told."""
-        if self._ledger is not None:
-            self._ledger.flushed()
-        elif self._flusher.is_sync:
-            self._dispatch.run(self._commit_log.flushed_offset, in_turns=True)
-
     def dispatch_all(self) -> None:
         """Dispatch whatever readers may see by now; a member of a DLedger group first takes up what it appended."""
         if self._ledger is not None:

@@ -126,6 +126,10 @@ class DispatchService:
         self.dispatcher.forget_topic()
         self.unindexed.forget_topic()
 
+    def run_durable(self) -> None:
+        """Dispatch what is durable. The rest of what takes more than a turn of the loop follows in later ones."""
+        self.run(self._commit_log.flushed_offset, in_turns=True)
+
     def run(self, end: int, *, in_turns: bool = False) -> None:
         """Dispatch everything below `end`. If a file cannot be made, dispatch stops, the store is not writable and says
         why, and the next call tries again.

@@ -31,6 +31,7 @@ from maxq.store.dledger.ledger_notes import LedgerNotes
 from maxq.store.dledger.ledger_recovery import LedgerRecovery, LedgerReport
 from maxq.store.dledger.term_file import TermFile
 from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import lacks_room
 
 log = logging.getLogger(__name__)
@@ -54,20 +55,21 @@ class FileLedger(EntryReader):
         self,
         context: StoreContext,
         commit_log: DLedgerCommitLog,
-        flusher: CommitLogFlusher,
+        checkpoint: StoreCheckpoint,
         folder: PurePath,
         index_file_size: int = INDEX_FILE_SIZE,
     ) -> None:
         """
         Args:
+            checkpoint: the store's, which says up to where the log is durable.
             folder: `dledger-<selfId>`.
             index_file_size: bytes, a multiple of 32.
         """
         index = LedgerIndex(context.disk, folder / "index", index_file_size)
         super().__init__(commit_log, index)
-        self.notes = LedgerNotes(context, folder, self, index, flusher)
+        self.flusher = CommitLogFlusher(context, commit_log, checkpoint, self.flushed)
+        self.notes = LedgerNotes(context, folder, self, index, self.flusher)
         self._context = context
-        self._flusher = flusher
         self._term_file = TermFile(context.disk, folder)
         self._indexed_to = 0  # entries below this position have their units
         self._next_unit = 0  # index of the entry there
@@ -252,13 +254,13 @@ class FileLedger(EntryReader):
             self._write_units()
         except OSError as error:
             if not lacks_room(error):
-                self._flusher.fail(error)
+                self.flusher.fail(error)
             self._context.flags.set(NO_ROOM, f"the index of {self._index.files.folder} has no room: {error}")
             return
         self.end_index, self.end_term = last, self._log.tail.term
         self._marks.append(_Mark(self._log.max_offset, last))
         self._on_appended(first, last)
-        self._flusher.commit_soon()
+        self.flusher.commit_soon()
         self._log.prepare_ahead()
 
     def _write_units(self) -> None:
@@ -283,7 +285,7 @@ class FileLedger(EntryReader):
             self._take(data[:count], position, index)
             self.end_index, self.end_term = index, term
             self._marks.append(_Mark(self._log.max_offset, index))
-            self._flusher.commit_soon()
+            self.flusher.commit_soon()
             self._log.prepare_ahead()
         if count < len(data):
             raise LedgerMismatchError(
@@ -351,7 +353,7 @@ class FileLedger(EntryReader):
         """Cut the log at `position`, the end of the last entry. Blocks."""
         self._last_run = None
         with self._changing():
-            self._flusher.truncated(position)
+            self.flusher.truncated(position)
             self._log.cut(position)
             self._index.truncate(self.end_index + 1)
         self._continue_at(position, self.end_index + 1)
@@ -367,7 +369,7 @@ class FileLedger(EntryReader):
         try:
             yield
         except OSError as error:
-            self._flusher.fail(error)
+            self.flusher.fail(error)
             raise StoreFailedError(f"the log could not be cut or emptied: {error}") from error
 
     def _take(self, data: memoryview, position: int, last: int) -> None:
@@ -409,7 +411,7 @@ class FileLedger(EntryReader):
             self._marks.pop()
         if self.end_index > self.durable_index:
             self._marks.append(_Mark(position, self.end_index))
-            self._flusher.commit_soon()
+            self.flusher.commit_soon()
 
     def reset(self, index: int, position: int) -> None:
         if self.committed_index >= index:
@@ -419,7 +421,7 @@ class FileLedger(EntryReader):
         self._last_run = None
         self.notes.save(LedgerCheckpoint(-1, index - 1, index, position, self.amnesiac_until))
         with self._changing():
-            self._flusher.truncated(position)
+            self.flusher.truncated(position)
             self._log.begin_at(position)
             self._index.clear()
         self.begin_index, self.end_index, self.end_term, self.durable_index = index, index - 1, -1, index - 1

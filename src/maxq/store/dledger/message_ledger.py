@@ -16,7 +16,7 @@ from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.ledger import FileLedger
-from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 
 BARRIER_TOPIC = "rmq_sys_maxq_barrier"
@@ -30,12 +30,12 @@ class MessageLedger(FileLedger):
         self,
         context: StoreContext,
         commit_log: DLedgerCommitLog,
-        flusher: CommitLogFlusher,
+        checkpoint: StoreCheckpoint,
         queues: ConsumeQueueStore,
         dispatch: DispatchService,
     ) -> None:
         index_file_size = context.config.mapped_file_size_dledger_index // 32 * 32
-        super().__init__(context, commit_log, flusher, context.dledger_folder, index_file_size)
+        super().__init__(context, commit_log, checkpoint, context.dledger_folder, index_file_size)
         self._queues = queues
         self._dispatch = dispatch
 
@@ -123,7 +123,7 @@ class MessageLedger(FileLedger):
         if self.committed_index > before:
             self._dispatch.run(self.committed_position, in_turns=True)
             newest = self._dispatch.dispatcher.last_store_timestamp
-            self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
+            self.flusher.appended_timestamp = max(self.flusher.appended_timestamp, newest)
 
     def take_as_committed(self, position: int) -> None:
         """Treat everything below `position` as committed at a start, because it was dispatched before. This dispatches

@@ -17,7 +17,6 @@ from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.ledger import INDEX_FILE_SIZE, FileLedger
 from maxq.store.dledger.ledger_recovery import LedgerReport
-from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import DiskRoom
 from maxq.store.files.file_allocator import FileAllocator
@@ -68,8 +67,7 @@ class DLedgerMmapFileStore(FileLedger):
         self._lock = StoreLock(context)
         self._allocator = FileAllocator(context)
         commit_log = DLedgerCommitLog(context, self._allocator, None)
-        flusher = CommitLogFlusher(context, commit_log, StoreCheckpoint(context), self.flushed)
-        super().__init__(context, commit_log, flusher, folder, index_file_size)
+        super().__init__(context, commit_log, StoreCheckpoint(context), folder, index_file_size)
         self._disk_room = DiskRoom(context, commit_log.find_room, self.appended)
         self.set_no_room_listener(self._disk_room.lacks)
         self._reserved_ms, self._clean_ratio, self._full_ratio = _RESERVED_MS, _CLEAN_RATIO, _FULL_RATIO
@@ -94,7 +92,7 @@ class DLedgerMmapFileStore(FileLedger):
         """Start flushing, notes and cleaning in the background; needs a running loop."""
         loop = asyncio.get_running_loop()
         services = (
-            ("flush", self._flusher.run()),
+            ("flush", self.flusher.run()),
             ("checkpoint", self.run()),
             ("clean", self._clean()),
             ("disk room", self._disk_room.run()),
@@ -120,15 +118,15 @@ class DLedgerMmapFileStore(FileLedger):
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
         self._services.clear()
-        await self._flusher.flush_all()
+        await self.flusher.flush_all()
         await self._context.jobs.close()
         await run_blocking(self.close_inline)
-        self._flusher.close()
+        self.flusher.close()
 
     def close_inline(self) -> None:
         """Shut down a store that has no loop. Blocks."""
-        if self._is_loaded and self._flusher.failure is None:
-            self._flusher.flush_inline()
+        if self._is_loaded and self.flusher.failure is None:
+            self.flusher.flush_inline()
         self._context.jobs.is_closed = True
         self._allocator.discard()
         self.close()

@@ -52,6 +52,8 @@ class CommitLogFlusher:
     def __init__(
         self, context: StoreContext, commit_log: CommitLog, checkpoint: StoreCheckpoint, on_durable: Callable[[], None]
     ) -> None:
+        """`on_durable` is called with SYNC_FLUSH, and for a DLedger log, after each flush: before those who wait for it
+        are told."""
         self._context = context
         self._commit_log = commit_log
         commit_log.on_sync_failed = self.fail
@@ -219,7 +221,7 @@ class CommitLogFlusher:
         self._checkpoint.flushed_offset = self._commit_log.flushed_offset
         if self.is_sync:
             self._checkpoint.physic_msg_timestamp = max(self._checkpoint.physic_msg_timestamp, timestamp)
-        self._on_durable()
+            self._on_durable()
         waiters = self._waiters
         while waiters and waiters[0].end_offset <= end:
             waiters.popleft().done(True)

@@ -232,7 +232,7 @@ def test_an_emptied_log_begins_where_the_leaders_does_and_so_does_the_next_start
 def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_came_after() -> None:
     store = leading(new_disk())
     store.append(b"a" * 100)
-    flusher = store._flusher  # the flush is held up, as on a busy disk
+    flusher = store.flusher  # the flush is held up, as on a busy disk
     flusher.commit_soon = lambda: None  # type: ignore[method-assign]
     store.append(b"b" * 500)
     end = store._log.max_offset

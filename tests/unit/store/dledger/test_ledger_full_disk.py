@@ -281,7 +281,7 @@ async def test_the_first_of_two_files_goes_on_a_disk_that_has_no_room_for_the_ch
     store._full_ratio = 0.5
     while len(store._log.files.files) < 2:
         store.append(bytes(500))
-    store._flusher.flush_inline()
+    store.flusher.flush_inline()
     store.commit(store.end_index)
     with full(disk):
         await store.notes.note()

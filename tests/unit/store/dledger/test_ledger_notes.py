@@ -19,7 +19,7 @@ def with_entries(seed: int, durable: int, more: int = 0) -> tuple[SimDisk, DLedg
     for _ in range(durable):
         store.append(b"x" * 700)
     assert store.durable_index == durable - 1
-    store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]
+    store.flusher.commit_soon = lambda: None  # type: ignore[method-assign]
     for _ in range(more):
         store.append(b"y" * 700)
     return disk, store
@@ -75,7 +75,7 @@ def test_what_is_committed_is_noted_when_this_disk_has_it() -> None:
     store.commit(5)
     note(store)
     assert (noted(store).end_index, noted(store).committed_index) == (2, 2)
-    store._flusher.flush_inline()
+    store.flusher.flush_inline()
     note(store)
     assert (noted(store).end_index, noted(store).committed_index) == (5, 5)
 
