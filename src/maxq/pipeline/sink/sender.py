@@ -259,7 +259,8 @@ class Sender:
             self._on_broken(address, failure, *next(iter(in_flight.requests.values())))
             return
         in_flight.body_bytes -= len(request.body)
-        self._ordered_in_flight.discard(queue)
+        if request.queue is not None:  # one that takes its turn there may overtake one that is for this queue
+            self._ordered_in_flight.discard(request.queue)
         if answer.code == ResponseCode.SUCCESS:
             request.answered(in_flight.broker_name, answer)
         elif answer.code in _RETRIABLE_IN_TOPIC:
@@ -276,8 +277,9 @@ class Sender:
         """Send everything that was under way at a broker again, in its order, before all other requests."""
         self._client.drop(address)
         in_flight = self._in_flight.pop(address, None)
-        for request, where in reversed(in_flight.requests.values() if in_flight is not None else ()):
-            self._ordered_in_flight.discard(where)
+        for request, _ in reversed(in_flight.requests.values() if in_flight is not None else ()):
+            if request.queue is not None:
+                self._ordered_in_flight.discard(request.queue)
             self._unsent.appendleft(request)
         self._note_failure(cause, queue, str(error))
 

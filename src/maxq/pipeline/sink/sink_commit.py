@@ -12,6 +12,7 @@ Each step may be repeated as often as one likes, by anybody who knows the batch'
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from maxq.pipeline.sink.sink_task import TaskResult
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.frame.remoting_command import RemotingCommand
+
+log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -93,6 +96,14 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
             "is written once. Give each batch its number in the option batchId (in foreachBatch the batch id), or this "
             "job another applicationId"
         )
+    other = decision.get("run", ours["run"])
+    if ours["run"]["rows"] not in (0, other["rows"]):
+        log.warning(
+            "batch %d of application %s was committed by an earlier start of its query, %s; this run, %s, counts as "
+            "its repetition, and its rows are not written. If the checkpoint is a copy or an older one, or changed, so "
+            "that this batch reads more than it did, these rows are lost",
+            name.batch_id, name.application, _run_text(decision), _run_text(ours),
+        )  # fmt: skip
 
 
 def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:

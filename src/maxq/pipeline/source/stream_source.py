@@ -93,7 +93,7 @@ class TopicStream:
                 one = self._target[queue]
                 self._target[queue] = one._replace(offset=max(one.offset, offsets[queue]))
             self._seen = offsets_of(self._target)
-        self._initial = to_json(offsets, self._incarnations(ends))
+        self._initial = to_json(offsets, self._incarnations(ends, ()))
         return self._initial
 
     def prepare_for_available_now(self) -> None:
@@ -128,7 +128,7 @@ class TopicStream:
         seen = self._ask_ends(before) if self._target is None else self._target
         if self._target is not None:
             self._tell_away(dict.fromkeys(before.keys() - seen.keys(), "it was in no route when the query began"))
-        now = self._incarnations(seen)
+        now = self._incarnations(seen, before)
         begun = self._of_topics_that_are_there(before, incarnations_of(start), now, seen)
         incarnations = incarnations_of(start) | now
         first = dict(begun) | self._lows(queue for queue in seen if queue not in begun)
@@ -251,20 +251,32 @@ class TopicStream:
         self._away = set(away)
 
     def _lows(self, new: Iterable[MessageQueue]) -> Offsets:
-        """Return the first offsets of queues that did not exist before."""
+        """Return the first offsets of queues that did not exist before. Only the end of Trigger.AvailableNow has to
+        name them all; else the next trigger asks again."""
         queues = sorted(new)
-        seen = self._client.min_offsets(queues)[0] if queues else {}
-        return offsets_of(seen)
+        if self._target is not None:
+            return offsets_of(ask_until_answered(self._client, self._client.min_offsets, queues))
+        return offsets_of(self._client.min_offsets(queues)[0]) if queues else {}
 
-    def _incarnations(self, seen: Mapping[MessageQueue, ReportedOffset]) -> Incarnations:
-        """Return the incarnations of the topics whose brokers tell them; those of static topics are asked for."""
+    def _incarnations(
+        self, seen: Mapping[MessageQueue, ReportedOffset], before: Iterable[MessageQueue]
+    ) -> Incarnations:
+        """Return the incarnations of the topics whose brokers tell them; those of static topics are asked for. Slaves,
+        which may lag, are believed about topics of which no queue was known `before`: it is theirs that is read."""
         static = {queue.topic for queue in seen if is_mock_broker(queue.broker_name)}
         asked = {(topic, broker): n for topic in static for broker, n in self._client.incarnations(topic).items()}
-        return asked | {
+        known = {(queue.topic, queue.broker_name) for queue in before}
+        of_slaves = {
+            key: one.incarnation
+            for queue, one in seen.items()
+            if (key := (queue.topic, queue.broker_name)) not in known and queue.topic not in static
+        }
+        of_masters = {
             (queue.topic, queue.broker_name): number
             for queue, one in seen.items()
             if (number := incarnation_of(queue, one)) is not None
         }
+        return asked | of_slaves | of_masters
 
     # --- admission ---------------------------------------------------------------------------------------------------
 

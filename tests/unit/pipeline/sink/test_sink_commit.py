@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,10 +71,15 @@ def test_a_commit_may_be_repeated(server: Standalone, topic: str, application: s
     assert len(seen(server, topic)) == 500
 
 
-def test_a_batch_that_ran_twice_is_delivered_as_it_ran_first(server: Standalone, topic: str, application: str) -> None:
-    for rows in ([b"first"], [b"second", b"third"]):
+def test_a_batch_that_ran_twice_is_delivered_as_it_ran_first(
+    server: Standalone, topic: str, application: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for rows in ([b"first"], [b"other"], [b"second", b"third"]):
+        assert "not written" not in caplog.text
         commit(options_of(server), BatchName(application, 0), [stage(server, topic, pa.array(rows))], started())
     assert seen(server, topic) == [b"first"]
+    said = rf"batch 0 of application {application} was committed by an earlier .*with 1 rows.*with 2 rows.*not written"
+    assert re.search(said, caplog.text)
 
 
 def test_an_attempt_that_was_not_committed_is_never_seen(server: Standalone, topic: str, application: str) -> None:

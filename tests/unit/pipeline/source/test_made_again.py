@@ -1,8 +1,9 @@
 """A topic that is deleted and made again between the plan of a read and its tasks: nothing of the new one is taken for
 the old one's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -167,3 +168,27 @@ def test_that_slaves_say_where_queues_end_is_logged(caplog: pytest.LogCaptureFix
     assert not caplog.records
     tell_of_slaves({queue: ReportedOffset(5, is_master=queue.queue_id == 0) for queue in queues})
     assert "the masters of 2 queues, such as T/broker-a/1, are away: slaves say where they end" in caplog.text
+
+
+def test_a_stream_that_begins_while_a_slave_answers_knows_which_topic_it_reads(
+    server: Standalone, remake: Remake, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "MadeAgainSlave"
+    remake(topic, 1)
+    remake(topic, 5)  # not the first of its name
+    wanted = options(server, topic, streaming=True, startingOffsets="earliest")
+    of_master = WireClient.max_offsets
+
+    def of_slave(client: WireClient, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, ReportedOffset], Any]:
+        found, failed = of_master(client, queues)
+        return {queue: one._replace(is_master=False) for queue, one in found.items()}, failed
+
+    for is_initial in (True, False):
+        stream = TopicStream(wanted)
+        with monkeypatch.context() as patch:
+            patch.setattr(WireClient, "max_offsets", of_slave)
+            start = stream.initial_offset() if is_initial else {}
+            end = stream.latest_offset(start, limited=False)
+        assert offsets(wanted, stream.partitions(start, end)) == [*range(5)]
+        assert stream.latest_offset(end, limited=False) == end
+        stream.stop()

@@ -1,7 +1,7 @@
 """A stream reads everything once, goes on where it was, and keeps its offsets while brokers come and go."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -186,6 +186,25 @@ def test_queues_that_appear_are_read_from_their_start(server: Standalone, make, 
     fill("Grow-b", 0, 4)
     assert query.trigger() == rows(0, 0, 4) + rows(1, 0, 2)
     assert query.trigger() == []
+
+
+def test_available_now_does_not_end_without_a_new_queue(  # type: ignore[no-untyped-def]
+    server: Standalone, make, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("Fresh", 1)
+    query = Query(server, subscribePattern="Fresh.*")
+    assert query.trigger() == []
+    fill(make("Fresh-more", 1), 0, 3)
+    again = Query(server, query.offset, subscribePattern="Fresh.*")
+    again.stream.prepare_for_available_now()
+    asked, min_offsets = [], WireClient.min_offsets
+
+    def away_at_first(client: WireClient, queues: Iterable[MessageQueue]) -> object:
+        asked.append([*queues])
+        return ({}, {}) if len(asked) == 1 else min_offsets(client, asked[-1])
+
+    monkeypatch.setattr(WireClient, "min_offsets", away_at_first)
+    assert again.trigger() == rows(0, 0, 3)
 
 
 def test_what_is_deleted_of_a_queue_that_appears_before_its_first_trigger_reads_it_is_a_loss(  # type: ignore[no-untyped-def]
