@@ -319,8 +319,9 @@ class Recovery:
     def _hide_filled(self) -> None:
         """Make places of units that point to no message in filled ranges: they are of messages that were back
         (repair.py), and a loss of power has kept the units without the records."""
-        for start, end in self._filled_ranges.still_filled():
-            for queue in self._queues:
+        ranges = self._filled_ranges.still_filled()
+        for queue in self._queues if ranges else ():
+            for start, end in ranges:
                 index, _ = cut_point(queue, start, None)
                 unit = queue.unit(index)
                 while unit is not None and index < queue.max_offset and start <= unit[0] < end:
