@@ -187,9 +187,16 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
 
     def submit_to_executor(self, work: Callable[[], None]) -> None:
         """Run `work` on a thread of the listener's executor. Raises RuntimeError if the executor is closed."""
-        executor = self._caller.executor
-        assert executor is not None, "only services with an executor have CallThreads"
-        executor.submit(work)
+        while True:
+            executor = self._caller.executor
+            assert executor is not None, "only services with an executor have CallThreads"
+            try:
+                executor.submit(work)
+                return
+            except RuntimeError:
+                if executor is self._caller.executor:
+                    raise
+                # else it was replaced by another one, and closed, between the two lines
 
     def run(self, request: ConsumeRequest) -> ConsumeResult:
         """Make one call, on a thread of the executor."""

@@ -25,6 +25,7 @@ from maxq.client.consumer.offset_store import ReadOffsetType, RemoteBrokerOffset
 from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
+from maxq.client.errors import NotRunningError
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.instance.client_shutdown import in_turn
 from maxq.client.instance.mq_client import MQClientInstance
@@ -203,7 +204,11 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             await instance.routes.update_route(topic)
         await instance.heartbeat_all()
         for queue in sorted(queues - self._assigned.keys()):
-            self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), await self._rebalance.pull_from_where(queue))
+            offset = await self._rebalance.pull_from_where(queue)
+            if self._running() is not instance:
+                raise NotRunningError(f"consumer of group {self.group} was shut down and started anew meanwhile")
+            if self._manual is not None and queue in self._manual and queue not in self._assigned:
+                self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), offset)
         self._look_at_assignment()
 
     def assignment(self) -> set[MessageQueue]:

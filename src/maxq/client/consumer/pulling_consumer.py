@@ -59,7 +59,8 @@ class PullingConsumer(GroupConsumer[Config]):
         if wanted is not None and self._instance is not None:
             self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
             await self._instance.heartbeat_all()
-            self._rebalance.subscriptions[topic] = self._wanted[topic]
+            if (wanted := self._wanted.get(topic)) is not None:  # it may have been unsubscribed meanwhile
+                self._rebalance.subscriptions[topic] = wanted
 
     # --- assignment ---
 

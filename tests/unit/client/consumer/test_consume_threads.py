@@ -1,6 +1,9 @@
 """How many listener calls are made at a time, changed while the consumer runs; and flow control's figures."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,47 @@ class Busy:
         await asyncio.sleep(1)
         self.now -= 1
         self.done += 1
+
+
+class Replaced(Executor):
+    """Closed in the moment in which a thread wants to be started by it, because the user has given another one."""
+
+    def __init__(self) -> None:
+        self.give_another = lambda: None
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        self.give_another()
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+class AtOnce(Executor):
+    """Makes calls when they are submitted."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        work(*args, **more)
+        return Future()
+
+
+def test_calls_that_meet_the_end_of_the_threads_of_before_are_made_on_the_new_ones() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        cluster.broker.put("T", b"message")
+        config = PushConsumerConfig(
+            namesrv_addr=NAMESRV_ADDR, consumer_group="G",
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )  # fmt: skip
+        got: list[MessageExt] = []
+        before = Replaced()
+        consumer = PushConsumer(
+            config, cluster.environment(), lambda messages, context: got.extend(messages), executor=before
+        )
+        before.give_another = lambda: consumer._caller.replace_executor(AtOnce())
+        consumer.subscribe("T")
+        async with consumer:
+            await until(lambda: got, "the call", 10)
+
+    simulate(story)
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])

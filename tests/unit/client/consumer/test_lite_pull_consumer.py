@@ -235,6 +235,46 @@ def test_what_an_operator_has_moved_is_not_moved_back_by_what_was_committed_befo
     simulate(story)
 
 
+def test_of_two_assignments_at_the_same_time_the_later_one_holds() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 20, queues=2)
+        q1 = MessageQueue("T", "broker-a", 1)
+
+        async def slow(request: RemotingCommand) -> RemotingCommand:
+            if request.ext["queueId"] == "0":
+                await asyncio.sleep(1)
+            return cluster.broker.query_offset(request)
+
+        cluster.broker.scripts[RequestCode.QUERY_CONSUMER_OFFSET] = slow
+        async with make(cluster) as consumer:
+            await asyncio.gather(consumer.assign([Q0]), consumer.assign([q1]))
+            assert consumer.assignment() == {q1}
+            await asyncio.gather(consumer.assign([Q0]), consumer.assign([Q0]))
+            polled = [await consumer.poll(500) for _ in range(5)]
+            assert sum(map(len, polled)) == 10, "each once"
+
+    simulate(story)
+
+
+def test_a_shutdown_during_an_assignment_leaves_nothing_that_pulls() -> None:
+    """A second start would not begin what seems to be assigned."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 20)
+        for when_ms in range(20):
+            before = asyncio.all_tasks()
+            consumer = make(cluster)
+            await consumer.start()
+            assigning = asyncio.create_task(consumer.assign([Q0]))
+            await asyncio.sleep(when_ms / 1000)
+            await consumer.shutdown()
+            await asyncio.gather(assigning, return_exceptions=True)
+            await asyncio.sleep(1)
+            assert not [task for task in asyncio.all_tasks() - before if "pull" in task.get_name()], when_ms
+
+    simulate(story)
+
+
 def test_a_start_that_fails_leaves_the_group_again() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 3)

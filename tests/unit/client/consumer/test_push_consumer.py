@@ -303,6 +303,30 @@ def test_a_member_of_a_new_group_takes_no_queue_while_it_cannot_say_where_it_beg
     simulate(story)
 
 
+def test_who_unsubscribes_while_queues_change_hands_is_no_fault() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        failures: list[BaseException] = []
+
+        async def slow(request: RemotingCommand) -> RemotingCommand:
+            await asyncio.sleep(0.2)
+            return request.reply()
+
+        async with make(cluster, Got(), on_failure=failures.append) as consumer:
+            await consumer.wait_for_assignment()
+            await asyncio.sleep(1)
+            cluster.broker.scripts[RequestCode.HEART_BEAT] = slow
+            cluster.route("T", queues=2)
+            cluster.broker.members["G"]["10.0.9.9@0#another"] = cluster.broker.members["G"][consumer.client_id]
+            consumer._running().rebalance_immediately()
+            await asyncio.sleep(0.1)
+            consumer.unsubscribe("T")
+            await asyncio.sleep(5)
+        assert not failures
+
+    simulate(story)
+
+
 def test_an_orderly_member_of_a_new_group_begins_once_though_it_cannot_commit() -> None:
     """It asks once more where to begin when it has the lock."""
 
