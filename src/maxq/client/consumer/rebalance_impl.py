@@ -290,19 +290,17 @@ class RebalanceImpl:
         if self._begins_at_the_start(queue):
             return 0
         api, ask = self._instance.api, self._instance.ask_group
-        by_time = self._config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
-        if by_time and not queue.topic.startswith(RETRY_PREFIX):
+        if self._config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
             timestamp_ms = self._config.consume_timestamp or self._clock.wall_ms() - 30 * 60_000
             return await ask(queue, lambda broker: api.search_offset(broker.address, queue, timestamp_ms))
         return await ask(queue, lambda broker: api.max_offset(broker.address, queue))
 
     def _begins_at_the_start(self, queue: MessageQueue) -> bool:
-        """Return whether a group that has no offset of a queue begins with its first message, whenever that is."""
-        where = self._config.consume_from_where
-        by_time = where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
-        return where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or (
-            queue.topic.startswith(RETRY_PREFIX) and not by_time
-        )
+        """Return whether a group that has no offset of a queue begins with its first message, whenever that is. Of its
+        retry topic it does (Java's with CONSUME_FROM_TIMESTAMP begins at the end): all that is there has failed in the
+        group, perhaps before a member knew the topic's route."""
+        is_first = self._config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        return is_first or queue.topic.startswith(RETRY_PREFIX)
 
     # --- locks ---
 

@@ -327,6 +327,25 @@ def test_who_unsubscribes_while_queues_change_hands_is_no_fault() -> None:
     simulate(story)
 
 
+@pytest.mark.parametrize("where", list(ConsumeFromWhere))
+def test_a_new_group_misses_nothing_that_failed_before_it_knew_its_retry_topic(where: ConsumeFromWhere) -> None:
+    """The name server tells of that topic some time after the group's first heartbeat."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster)
+        retry_route = cluster.names.routes.pop("%RETRY%G")
+        got = Got(lambda message, context: None if message.reconsume_times else ConsumeResult.RECONSUME_LATER)
+        async with make(cluster, got, consume_from_where=where) as consumer:
+            await consumer.wait_for_assignment()
+            await asyncio.sleep(1)
+            cluster.broker.put("T", b"fails")
+            await until(lambda: cluster.broker.queues[MessageQueue("%RETRY%G", "broker-a", 0)], "its copy")
+            cluster.names.routes["%RETRY%G"] = retry_route
+            await until(lambda: got.bodies == [b"fails", b"fails"], "another try")
+
+    simulate(story)
+
+
 def test_an_orderly_member_of_a_new_group_begins_once_though_it_cannot_commit() -> None:
     """It asks once more where to begin when it has the lock."""
 
