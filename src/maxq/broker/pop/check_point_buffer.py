@@ -426,6 +426,15 @@ class CheckPointBuffer:
         self._handed_over_until = max(self._handed_over_until, latest)
         self.finish(lives)
 
+    def revived_but(self, live: LiveCheckPoint, failed: list[int]) -> None:
+        """Note that the open messages of a check point were revived, except those at the queue offsets `failed`, which
+        are tried again."""
+        done = live.full & ~live.point.bit_map & ~_bits_of(live.point, failed)
+        if done and not live.ended:
+            live.rests_on = self.journal.mark()
+            self._mark_alone(live, done)
+            self.journal.write({"l": [[live.number, done]], "e": []})
+
     def finish(self, lives: list[LiveCheckPoint]) -> None:
         """Finish check points that were revived or handed over, and note it in the journal."""
         open_ones = [live for live in lives if not live.ended]

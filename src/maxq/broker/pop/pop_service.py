@@ -409,7 +409,7 @@ class PopService:
             return True
         if not self._settings.store.timer_wheel_enable:
             self._again_ms = self._clock.monotonic_ms() + _AGAIN_MS
-            live.point.leave_open(failed)
+            self._buffer.revived_but(live, failed)
             return False
         rest = _only(live.point, failed)
         rest.re_put_times = 1
@@ -417,7 +417,7 @@ class PopService:
         stored = await self._records.put_check_point(rest, live.revive_qid)
         if not stored.ok:
             self._again_ms = self._clock.monotonic_ms() + _AGAIN_MS
-            live.point.leave_open(failed)
+            self._buffer.revived_but(live, failed)
         return stored.ok
 
     async def _hand_over_old(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.unfinished_revives import UnfinishedRevives
-from maxq.broker.tables.topic.topic_validator import is_retry_topic
+from maxq.broker.tables.topic.topic_validator import is_lmq, is_retry_topic
 from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
@@ -102,12 +102,12 @@ class RetryWriter:
                 failed.append(offset)
         if len(failed) < point.num:
             self._wake(topic, point.group)
-        return failed
+        return [offset for offset in failed if point.is_open(offset)]
 
     async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> None:
         """Add the message unless it no longer exists. Raises MaxQError or OSError if it cannot be read now."""
         message = await self._message(point, offset)
-        if message is None:
+        if message is None or _is_later(message, point, offset):
             log.warning("message %d of %s-%d is gone, it is not revived", offset, point.topic, point.queue_id)
         else:
             messages[offset] = message
@@ -185,6 +185,12 @@ class RetryWriter:
                 self._offsets.commit_offset("initPopRetryOffset", point.group, topic, queue_id, 0)
         await self._topics.persisted()
         return topic
+
+
+def _is_later(message: MessageExt, point: PopCheckPoint, offset: int) -> bool:
+    """Return whether a read at `offset` has given a later message, because the one there was compacted away, or is
+    damaged."""
+    return message.queue_offset > offset and not is_lmq(point.topic)  # whose records have the number of another queue
 
 
 def _singles(message: MessageExt) -> list[MessageExt]:

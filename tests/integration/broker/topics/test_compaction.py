@@ -9,6 +9,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import MessageExt, decode_records
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, messages_of, until
+from tests.integration.broker.pop.pop_world import LONG_MS, ack, bodies, pop_all, popped
 
 SMALL = {"compactionMappedFileSize": 4_500, "compactionCqMappedFileSize": 920, "compactionScheduleInternal": 100}
 
@@ -124,3 +125,26 @@ async def test_a_reader_waits_for_what_is_not_copied_yet_and_is_not_sent_back(
     await until(is_there)
     answer = await again.pull("Prices", 701)
     assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "700")
+
+
+async def test_a_popped_message_that_was_compacted_away_brings_no_other_one_again(start_broker: Start) -> None:
+    """The check point of the old price copied the next message that is kept, which had been acknowledged."""
+    broker = await start_broker(timerPrecisionMs="100", reviveInterval="100", **SMALL)
+    await create(broker)
+    for number in range(120):
+        assert (await broker.send("Prices", b"price %d" % number, KEYS=f"k{number % 7}")).code == 0
+    (old,) = await popped(broker, "Prices", max_msg_nums=1, invisible_time=LONG_MS)
+    assert old.body == b"price 0"
+    for number in range(60):
+        assert (await broker.send("Prices", b"other", KEYS=f"o{number % 2}")).code == 0
+
+    async def is_away() -> bool:
+        return (await everything(broker))[0].queue_offset > 0
+
+    await until(is_away)
+    for message in await pop_all(broker, "Prices"):
+        assert (await ack(broker, message)).code == 0
+    (live,) = broker.controller.popping.buffer.take_old(1 << 62, 0)
+    assert await broker.controller.popping.service._revive_one(live)
+    broker.controller.popping.buffer.finish([live])
+    assert bodies(await pop_all(broker, "Prices")) == []

@@ -13,8 +13,9 @@ from maxq.broker.pop.hand_back import HELD_MS
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
 from maxq.codes import ResponseCode
-from maxq.errors import RequestRefusedError
+from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
+from maxq.protocol.message.message import MessageExt
 from maxq.store.context.running_flags import DISK_FULL
 from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
 
@@ -291,6 +292,39 @@ async def test_who_acts_no_longer_tells_what_it_knew_for_a_while_and_once_a_retu
     assert service.hand_back("1") == service.hand_back("2") != b"", "its journal says nothing of that yet"
     slave.clock.now_ms += HELD_MS
     assert service.hand_back("2") == b""
+
+
+async def test_what_was_copied_beside_a_message_that_cannot_be_read_is_done(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    """The journal had no word of it: a kill made the copy once more, behind the ack of the first."""
+
+    class Failing(dict[tuple[str, str, int, int], MessageExt]):
+        """Another broker, which does not give message 0 until `is_well`."""
+
+        is_well = False
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            if key[3] == 0 and not self.is_well:
+                raise MaxQError("not now")
+            return MessageExt(topic="T", body=b"%d" % key[3])
+
+    parts.create()
+    parts.elsewhere = other = Failing()
+    service = await _started(serve(parts))
+    parts.fill([b"x"])
+    point = parts.point(0, 2, broker_name="broker-b")
+    parts.buffer.add([(point, 0, 2)])
+    (live,) = parts.buffer.those([point.key])
+    assert not await service._revive_one(live)
+    assert parts.buffer.in_flight == {("T", GROUP, 0): 1}
+    _popped(parts, 1, 1, broker_name="broker-c")  # the journal goes on
+    service.stop()
+    successor = await _started(serve(parts))
+    other.is_well = True
+    (live,) = parts.buffer.those([point.key])
+    assert await successor._revive_one(live)
+    assert _copies(parts) == [b"1", b"0"]
 
 
 async def test_a_master_tells_nothing_whoever_asks(parts: PopParts, serve: Callable[[PopParts], Service]) -> None:

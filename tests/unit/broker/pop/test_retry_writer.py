@@ -8,6 +8,7 @@ import pytest
 
 from maxq.broker.pop.unfinished_revives import UnfinishedRevives
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
+from maxq.errors import MaxQError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
@@ -128,6 +129,25 @@ async def test_a_message_that_is_acknowledged_while_another_is_read_is_not_copie
             return self[key]
 
     parts.elsewhere = Slow({("broker-b", "T", 0, at): MessageExt(topic="T", body=b"%d" % at) for at in range(2)})
+    assert await parts.reviver.revive(point) == []
+    assert [copy.body for copy in parts.stored(RETRY)] == [b"1"]
+
+
+async def test_a_message_that_cannot_be_read_and_is_acknowledged_meanwhile_is_not_tried_again(parts: PopParts) -> None:
+    """It was opened again: its holder, whose ack was answered, got it once more."""
+    parts.fill([b"x"])
+    point = parts.point(0, 2, broker_name="broker-b")
+
+    class Failing(dict[tuple[str, str, int, int], MessageExt]):
+        """The first message cannot be read, and is acknowledged while the second is."""
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            if key[3] == 0:
+                raise MaxQError("not now")
+            point.bit_map |= 1
+            return self[key]
+
+    parts.elsewhere = Failing({("broker-b", "T", 0, 1): MessageExt(topic="T", body=b"1")})
     assert await parts.reviver.revive(point) == []
     assert [copy.body for copy in parts.stored(RETRY)] == [b"1"]
 
