@@ -188,7 +188,7 @@ class PopMessages:
         in it."""
         if not self._settings.store.timer_wheel_enable:
             return self._clock.wall_ms()
-        return self._timer.timer.read_time_ms if self._timer.is_dequeuing else 0
+        return self._timer.delivered_until_ms
 
     def _queue_count(self, topic: str) -> int:
         config = self._topics.select_topic_config(topic)

@@ -98,6 +98,7 @@ class TimerService:
         self._tick_ms = 0
         self._tick_offset = 0
         self._is_enqueue_stuck = False
+        self._unread_since_ms: int | None = None  # from this slot on, messages may be due that the wheel has not got
         self._began_ms = 0
         self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.rests: Callable[[], bool] = lambda: False
@@ -282,6 +283,14 @@ class TimerService:
 
     # ---- dequeue ----------------------------------------------------------------------------------------------------
 
+    @property
+    def delivered_until_ms(self) -> int:
+        """Return the wall-clock time up to which all messages that are due have been delivered; 0 if unknown. While the
+        wheel is not filled, those that wait before it may be due, too."""
+        if not self.is_dequeuing:
+            return 0
+        return self.timer.read_time_ms if self._unread_since_ms is None else self._unread_since_ms
+
     def may_dequeue(self) -> bool:
         """Return whether this broker delivers and no setting pauses it."""
         config = self._settings.store
@@ -301,6 +310,10 @@ class TimerService:
                     return self._is_next_visible()
                 if not await self._look_for_markers():
                     return False
+                if self._unread_since_ms is None:
+                    self._unread_since_ms = self.timer.read_time_ms
+            else:
+                self._unread_since_ms = None
             slot = self.timer.next_slot(_SKIP_AT_ONCE)
             if slot is None:
                 self._earlier.forget_passed(self._tick_ms)
@@ -469,7 +482,7 @@ class TimerService:
             self.timer.master_queue_offset = self.timer.saved.master_timer_queue_offset
             self.timer.moved.take_again(self.timer.saved.moved)
         self.timer.close()
-        self._work = None
+        self._work = self._unread_since_ms = None
         self.is_dequeuing = False
         log.info("the timer no longer delivers")
 

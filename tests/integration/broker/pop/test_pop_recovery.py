@@ -339,6 +339,27 @@ async def test_a_reset_of_a_group_that_does_not_pop_is_not_repeated_by_a_start(
     assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 3
 
 
+async def test_acks_that_the_timer_does_not_take_yet_are_waited_for(start_broker: Start) -> None:
+    """The check point was revived while its acks lay before the timer, which an operator had stopped."""
+    broker = await start_broker(popCkStayBufferTime=300, popCkStayBufferTimeOut=100, **QUICK)
+    await _filled(broker, 2, queues=1)
+    given = await popped(broker, invisible_time=3_000)
+    end_ms = handle_of(given[0]).pop_time + 3_000
+    timer, store = broker.controller.timed.service, broker.controller.store
+    await until(lambda: timer.enqueued == 1)
+    for is_stopped in (True, False):
+        ext = b"timerStopEnqueue=" + (b"true" if is_stopped else b"false")
+        reply = await broker.invoke(RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=ext))
+        assert reply.code == 0, reply.remark
+        if is_stopped:
+            assert (await ack(broker, given[0])).code == 0
+            await until(lambda: timer.timer.read_time_ms > end_ms + 4_000)
+            for _ in range(3):
+                await broker.controller.popping.revive.run_once()
+            assert store.max_offset(retry_topic_v1("T", GROUP), 0) <= 0
+    assert bodies(await popped(broker, poll_time=20_000)) == [b"001"]
+
+
 async def test_a_slave_gives_nothing_and_knows_all_when_it_becomes_master(start_broker: Start) -> None:
     master = await start_broker("master", **QUICK)
     slave = await start_broker("slave", brokerRole="SLAVE", brokerId="1", **QUICK)
