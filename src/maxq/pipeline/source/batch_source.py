@@ -77,7 +77,7 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
             for queue in sorted(queues)
             if end[queue] > start[queue]
         ]
-        return partitions(client, ranges, options)
+        return partitions(client, ranges, options, {queue.broker_name for queue in there})
 
 
 def _check_order(

@@ -24,7 +24,7 @@ from maxq.pipeline.records.record_batches import MAX_ROWS, RecordBatches, Rows, 
 from maxq.pipeline.records.row_filter import topic_numbers, with_tags
 from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces, usual_piece_bytes
-from maxq.pipeline.store.store_folder import open_store
+from maxq.pipeline.store.store_folder import OWNER_FILE, open_store, owner_of
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_reader import runs
 from maxq.protocol.message.message_queue import MessageQueue
@@ -120,9 +120,15 @@ def plan_files(
         min_parts, max_records: as scan.wire_partitions takes them; pieces are made smaller for them.
 
     Raises:
-        ConfigError: there is no store.
+        ConfigError: there is no store, or it is another broker's.
     """
     files = open_store(path)
+    owner = owner_of(files)
+    if owner not in (None, broker_name):
+        raise ConfigError(
+            f"rocketmq: option storePath gives {path!r} as the store of broker {broker_name}, but it is that of "
+            f"{owner} (its {OWNER_FILE} says so; if the broker was renamed since, delete that file of the copy)"
+        )
     special = TopicNames(files).special
     found: list[_Held] = []
     for one in ranges:

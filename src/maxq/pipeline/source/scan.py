@@ -19,6 +19,7 @@ from maxq.pipeline.wire.pulls import SelectionHint
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader, exact_tags
+from maxq.protocol.body.static_topic import is_mock_broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +30,25 @@ class ScanPartition:
     files: FilesPartition | None = None
 
 
-def partitions(client: WireClient, ranges: Sequence[OffsetRange], options: ReadOptions) -> list[ScanPartition]:
+def partitions(
+    client: WireClient, ranges: Sequence[OffsetRange], options: ReadOptions, brokers: Collection[str]
+) -> list[ScanPartition]:
     """Return the partitions of a read, or of one trigger.
 
+    Args:
+        brokers: all that have queues of the topics, those without a range as well.
+
     Raises:
-        ConfigError: readFrom=files, and storePath names no store, or does not say which broker's it is.
+        ConfigError: storePath names no store, or does not say which broker's it is, or it is another one's.
         PipelineError: brokers do not say where their queues begin.
     """
     limits = {"min_parts": options.min_partitions, "max_records": options.max_records_per_partition}
     rest = list(ranges)
     found: list[ScanPartition] = []
-    for broker, path in stores_of(options, {one.queue.broker_name for one in ranges}).items():
+    for broker, path in stores_of(options, brokers).items():
         mine = [one for one in rest if one.queue.broker_name == broker]
+        if not mine:
+            continue
         lows = offsets_of(ask_until_answered(client, client.min_offsets, [one.queue for one in mine]))
         plan = plan_files(path, broker, mine, lows=lows, **limits)
         if plan.partitions and not _are_still_there(client, mine):
@@ -59,11 +67,12 @@ def _are_still_there(client: WireClient, ranges: Sequence[OffsetRange]) -> bool:
 
 
 def stores_of(options: ReadOptions, brokers: Collection[str]) -> dict[str, str]:
-    """Return the store of each broker whose files are to be read.
+    """Return the store of each broker whose files are to be read. Queues of static topics have none.
 
     Raises:
-        ConfigError: readFrom=files, and storePath does not say whose store it is.
+        ConfigError: storePath does not say whose store it is.
     """
+    brokers = {broker for broker in brokers if not is_mock_broker(broker)}
     wanted = options.read_from in ("files", "auto") and options.store_path is not None
     if not wanted or options.sub_expression_type != "TAG":
         return {}  # SQL92 is the broker's

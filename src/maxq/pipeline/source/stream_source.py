@@ -332,7 +332,8 @@ class TopicStream:
         if new:  # of a checkpoint that an older version wrote
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
             begun |= {queue: one.offset for queue, one in lows.items()}
-        return partitions(self._client, ranges_between(begun, ends, now), self._options)
+        brokers = {queue.broker_name for queue in ends}
+        return partitions(self._client, ranges_between(begun, ends, now), self._options, brokers)
 
     def report_latest(self) -> OffsetsJson:
         """Return the newest ends that were seen, for progress reports."""

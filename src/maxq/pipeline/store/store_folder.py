@@ -1,13 +1,18 @@
 """Store directories as the pipeline reaches them: local or mounted folders, or what pyarrow.fs opens (`s3://…`)."""
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path, PurePath
+from typing import Final
 
 from maxq.errors import ConfigError
 from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import Disk
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
+
+#: MaxQ's brokers write it (maxq.broker.identity.store_owner).
+OWNER_FILE: Final = "owner.json"
 
 
 def open_folder(path: str) -> tuple[Disk, PurePath]:
@@ -38,3 +43,13 @@ def open_store(
             if files.exists:
                 return files
     raise ConfigError(f"path {path!r} holds no store; give the storePathRootDir of a broker, or a copy of it")
+
+
+def owner_of(files: StoreFiles) -> str | None:
+    """Return the name of the broker whose store this is; None: no file says so, as in a Java broker's."""
+    try:
+        value = json.loads(files.disk.read(files.root / OWNER_FILE))
+    except (FileNotFoundError, ValueError):
+        return None
+    name = value.get("brokerName") if isinstance(value, dict) else None
+    return name if isinstance(name, str) else None

@@ -1,14 +1,16 @@
 """A topic that is deleted and made again between the plan of a read and its tasks: nothing of the new one is taken for
 the old one's."""
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maxq.api import Admin
-from maxq.errors import DataLossError, PipelineError
+from maxq.errors import ConfigError, DataLossError, PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source import files as files_module
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
@@ -124,7 +126,7 @@ def test_files_are_not_planned_by_the_queues_of_another_topic(server: Standalone
     with WireClient(wanted.connection) as client:
         queue = MessageQueue(topic, "broker-a", 0)
         of_another = client.max_offsets([queue])[0][queue].incarnation + 1
-        (part,) = partitions(client, [OffsetRange(queue, 0, 30, of_another)], wanted)
+        (part,) = partitions(client, [OffsetRange(queue, 0, 30, of_another)], wanted, {queue.broker_name})
     assert part.files is None
     with pytest.raises(DataLossError, match=AGAIN):
         offsets(wanted, [part])
@@ -192,3 +194,23 @@ def test_a_stream_that_begins_while_a_slave_answers_knows_which_topic_it_reads(
         assert offsets(wanted, stream.partitions(start, end)) == [*range(5)]
         assert stream.latest_offset(end, limited=False) == end
         stream.stop()
+
+
+def test_files_of_another_brokers_store_are_not_read(server: Standalone, remake: Remake, tmp_path: Path) -> None:
+    topic = "MadeElsewhere"
+    remake(topic, 5)
+    wanted = options(server, topic, streaming=True, readFrom="files", storePath=str(server.store))
+    stream = TopicStream(wanted)
+    on_both = {topic: {"broker-a": {"0": 0}, "broker-b": {"0": 7}}}
+    end = {topic: {"broker-a": {"0": 5}, "broker-b": {"0": 7}}}
+    with pytest.raises(ConfigError, match="lie on 2 brokers"):  # also where only one has something to be read
+        stream.partitions(on_both, end)
+    stream.stop()
+
+    owner = json.loads((server.store / "owner.json").read_text())
+    assert owner["brokerName"] == "broker-a"
+    (tmp_path / "checkpoint").write_bytes(bytes(4096))
+    (tmp_path / "owner.json").write_text(json.dumps(owner | {"brokerName": "broker-b"}))
+    swapped = options(server, topic, storePath=json.dumps({"broker-a": str(tmp_path)}))
+    with pytest.raises(ConfigError, match="as the store of broker broker-a, but it is that of broker-b"):
+        plan_batch(swapped, Conditions())
