@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _STEP = 64 << 20
-_BLOCK = 4096
+_BLOCK = 1024
 
 
 class NotAllowedError(Exception):
@@ -29,7 +29,8 @@ def run_allowed(*commands: Sequence[str]) -> None:
 
 
 class MountedDisk:
-    """`kind` is tmpfs or ext4, the latter in an image beside the folder.
+    """`kind` is tmpfs, ext4, or ext4-1k, of blocks that are smaller than a page; the latter two in an image beside the
+    folder.
 
     Attributes:
         folder: where it is mounted, once it is.
@@ -54,8 +55,10 @@ class MountedDisk:
         image = self.folder.with_name(self.folder.name + ".ext4")
         with open(image, "wb") as file:
             file.truncate(self._size)
+        blocks = ["-b", "1024"] if self._kind == "ext4-1k" else []
         run_allowed(
-            ["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], ["mount", "-o", "loop", str(image), str(self.folder)]
+            ["mkfs.ext4", "-q", "-F", "-m", "0", *blocks, str(image)],
+            ["mount", "-o", "loop", str(image), str(self.folder)],
         )
 
     def unmount(self) -> None:

@@ -177,8 +177,8 @@ class SystemMappedRegion(MappedRegion):
 
     def allocate(self, start: int, end: int) -> None:
         first = start - start % _PAGE
-        if self._is_large:  # a fault brings a whole huge page, and all of it must have blocks
-            end = min(len(self._view), -(-end // _HUGE_PAGE) * _HUGE_PAGE)
+        at_once = _HUGE_PAGE if self._is_large else _PAGE  # a fault brings so much, and all of it must have blocks
+        end = min(len(self._view), -(-end // at_once) * at_once)
         if first < end:
             os.posix_fallocate(self._fd, first, end - first)
             if self._holed is not None:

@@ -317,7 +317,7 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["tmpfs", "ext4"])
+@pytest.fixture(params=["tmpfs", "ext4", "ext4-1k"])
 def small_file_system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A mounted file system of some 24 MB; skipped where one cannot be mounted."""
     disk = MountedDisk(tmp_path / "mounted", request.param, (24 if request.param == "tmpfs" else 32) << 20)
@@ -341,3 +341,31 @@ def test_process_survives_a_disk_that_is_really_full(small_file_system: Path, fl
         assert line[2] == "SERVICE_NOT_AVAILABLE" and "No space left on device" in " ".join(line)
     assert int(first[1]) > 1000 and int(second[1]) > 100
     assert int(found[1]) >= int(found[2])
+
+
+_WRITE = """
+import sys
+from pathlib import Path
+from maxq.runtime.files.system import SystemDisk
+SystemDisk().map(Path(sys.argv[1]), 65_536).view[4096:4116] = bytes(range(20))
+"""
+
+
+def test_what_was_allocated_is_written_where_blocks_are_smaller_than_a_page(tmp_path: Path) -> None:
+    """A write through a mapping needs all blocks of its page; on a full disk it else kills the process."""
+    mounted = MountedDisk(tmp_path / "mounted", "ext4-1k", 32 << 20)
+    try:
+        mounted.mount()
+    except NotAllowedError as error:
+        pytest.skip(str(error))
+    try:
+        path = mounted.folder / "units"
+        region = SystemDisk().map(path, 65_536)
+        region.allocate(4096, 4116)
+        mounted.fill()
+        done = subprocess.run([sys.executable, "-c", _WRITE, str(path)], capture_output=True, check=False)
+        assert done.returncode == 0, f"{done.returncode}: {done.stderr.decode()[-3000:]}"
+        assert bytes(region.view[4096:4116]) == bytes(range(20))
+        region.close()
+    finally:
+        mounted.unmount()
