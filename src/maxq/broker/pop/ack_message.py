@@ -156,6 +156,9 @@ class AckMessageProcessor(RequestProcessor):
     def _ack_in_order(
         self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, pop_time: int
     ) -> int:
+        was_there = self._orders.knows(topic, group, queue_id)
+        if not (was_there or 0 <= self._store.store_time_at(topic, queue_id, offset) <= pop_time):
+            return self._buffer.noted_end()  # of a deleted topic: this message was not there when it was popped
         known, end = self._orders.ack(topic, group, queue_id, offset, pop_time, connection.remote_address)
         if not known:
             raise RequestRefusedError(

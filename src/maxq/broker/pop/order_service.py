@@ -4,7 +4,7 @@ waits for a queue is told when it may be read again (ConsumerOrderInfoLockManage
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from maxq.broker.bundles import Environment, Tables
@@ -47,9 +47,20 @@ class OrderService:
         """Return whether this attempt must wait for messages that were given out before."""
         return self.table.is_blocked(topic, group, queue_id, attempt_id, invisible_time)
 
+    def knows(self, topic: str, group: str, queue_id: int) -> bool:
+        """Return whether the last delivery of this queue is known."""
+        return self.table.get(topic, group, queue_id) is not None
+
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
         """Lift the block of a queue, because an administrator sets where the group continues."""
         self.table.clear_block(topic, group, queue_id)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Drop what was given of deleted topics."""
+        gone = [(topic, group, queue_id) for topic, group, queue_id, _ in self.table.rows() if topic in topics]
+        for queue in gone:
+            self.table.clear_block(*queue)
+            self._set_timer(queue, 0)
 
     def delivered(
         self,

@@ -10,7 +10,8 @@ from maxq.broker.pop import pop_service
 from maxq.broker.pop.order_info import FILE_NAME as ORDER_FILE
 from maxq.broker.pop.pop_service import PopService
 from maxq.client.results.pop_result import PopStatus
-from maxq.codes import ResponseCode
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.context.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
@@ -182,3 +183,31 @@ async def test_a_change_of_time_of_a_message_that_was_not_given_out_is_not_kept(
     assert (await change_time(broker, given, 1_000)).code == ResponseCode.SUCCESS
     info = broker.controller.popping.service._orders.table.get("T", GROUP, 0)
     assert info is not None and info.next_visible == {}
+
+
+async def test_a_topic_that_is_made_again_is_not_blocked_by_what_was_given_of_the_old_one(
+    broker: RunningBroker,
+) -> None:
+    await _filled(broker, 2)
+    assert await _ordered(broker, "a") == [b"0", b"1"]
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert deleted.code == ResponseCode.SUCCESS
+    await _filled(broker, 1)
+    assert [message.reconsume_times for message in await popped(broker, order=True, attempt_id="b")] == [0]
+
+
+@pytest.mark.parametrize("sent_before", [0, 2])
+async def test_a_late_ack_of_a_deleted_topic_passes_over_no_message_of_the_new_one(
+    broker: RunningBroker, sent_before: int
+) -> None:
+    """It was taken for that of a delivery of which nothing is known any more; the first message was never given."""
+    await _filled(broker, 2)
+    (old,) = await popped(broker, order=True, attempt_id="a", max_msg_nums=1)
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert deleted.code == ResponseCode.SUCCESS
+    await asyncio.sleep(0.01)
+    await _filled(broker, sent_before)
+    await ack(broker, old)
+    for number in range(sent_before, 2):
+        await broker.send("T", b"%d" % number)
+    assert await _ordered(broker, "b") == [b"0", b"1"]
