@@ -1,6 +1,7 @@
 """Members of a group, consumer offsets, queue locks."""
 
-from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
+from maxq.broker.tables.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection, parsed
 
 PLACE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 
@@ -42,6 +43,16 @@ async def test_who_wants_it_moves_no_offset_back_and_begins_no_group_anew() -> N
     assert await committed(9, maxqIfAhead="true") == "9"
     assert await committed(8, maxqIfAhead="true") == "9"
     assert await committed(8) == "8"
+
+
+async def test_where_a_group_begins_is_on_the_disk_when_its_member_hears_that_it_is_committed() -> None:
+    """A broker that is killed then would let the next member begin where the queue ends by that time."""
+    world = world_with_group()
+    begin = {"maxqIfAhead": "true", "maxqIfNone": "true"}
+    assert (await world.call(15, {**PLACE, "commitOffset": "17", **begin})).code == 0
+    after_kill = create_consumer_offset_manager(world.disk, CONFIG_DIR, settings=world.settings, clock=world.clock)
+    after_kill.load()
+    assert after_kill.query_offset("G", "T", 0) == 17
 
 
 async def test_the_commit_of_an_unknown_group_is_refused_and_does_not_create_it() -> None:

@@ -4,8 +4,9 @@ Source:
     broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java lockBatchMQ, unlockBatchMQ.
 """
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.identity.role import SLAVE
@@ -68,13 +69,16 @@ class ConsumerManageProcessor(RequestProcessor):
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
-    def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def update_consumer_offset(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do, so an
         unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored; so are
         commits for a topic that was deleted and made again since the client read it, because new messages have the
         same offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
         maxqIfAhead: clients may have committed more at the master meanwhile. A member of a new group says with
-        maxqIfNone where the group begins, unless another member has said so before."""
+        maxqIfNone where the group begins, unless another member has said so before; the answer comes when that is on
+        the disk."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -99,12 +103,21 @@ class ConsumerManageProcessor(RequestProcessor):
             log.info("group %s, %s queue %d: commit of %d passed over, the topic was made anew and has not that many "
                      "messages", group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted since, and made again")
-        least = 0 if fields.opt_bool("maxqIfNone") else offset if fields.opt_bool("maxqIfAhead") else None
+        begins = fields.opt_bool("maxqIfNone")
+        least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
         if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:
             return request.reply()
         self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
         if self._settings.store.broker_role == SLAVE:
             self._offsets.slave_commits.note(group, topic, queue_id, offset)
+        return self._begun(request) if begins else request.reply()
+
+    async def _begun(self, request: RemotingCommand) -> RemotingCommand:
+        """Answer the member that begins a group when that is durable. A commit that a kill takes back lets messages
+        come again, but the next member of a new group would pass over those that the first one held."""
+        self._offsets.request_persist()
+        with contextlib.suppress(OSError):  # of a full disk, say: it is written later, as all commits are
+            await self._offsets.persisted()
         return request.reply()
 
     def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int) -> bool:
