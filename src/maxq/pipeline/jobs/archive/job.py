@@ -37,7 +37,7 @@ from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.pipeline.source.positions import name_of
-from maxq.pipeline.store.store_folder import open_store
+from maxq.pipeline.store.store_folder import open_store, owner_of
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.store.store_source import store_options
 from maxq.pipeline.transforms.archive import DATE, archive_rows, not_covered
@@ -141,8 +141,10 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
     """Archive the messages that exist and are not archived yet.
 
     Raises:
+        ConfigError: see check_names.
         PipelineError: see coverage.check_same_topics; other runs are always faster.
     """
+    check_names(config)
     folder = ArchiveFolder(config.path)
     with folder.run() as run:
         for _ in range(_ATTEMPTS):
@@ -154,6 +156,22 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
             except OvertakenError as error:
                 log.warning("%s; what is left is planned anew", error)
     raise PipelineError(f"other runs archive the same messages into {folder.root}: let one end")
+
+
+def check_names(config: ArchiveConfig) -> None:
+    """Check that store directories are not archived under the names of their folders though their brokers have others:
+    the messages of a broker would be in the archive under two names.
+
+    Raises:
+        ConfigError: one is, and `broker_name` says nothing.
+    """
+    for files in () if config.broker_name else map(open_store, config.store):
+        owner = owner_of(files)
+        if owner not in (None, files.root.name):
+            raise ConfigError(
+                f"{files.root} is the store of broker {owner}: give --broker-name {owner}, for what is archived from "
+                f"this broker has its name (--broker-name {files.root.name} where earlier runs had the folder's)"
+            )
 
 
 def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
