@@ -64,8 +64,9 @@ test: setup java ## set up and run every check in its short form
 	@$(MAKE) --no-print-directory -j3 lint types pytest
 
 pytest: collected
-	@# Three processes on two cores: many tests wait, for clocks, disks and each other.
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
+	@# Five processes on two cores: many tests wait, for clocks, disks and each other. With three, a third of the
+	@# processors' time is idle.
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
 	$(BIN)/ruff check .
