@@ -7,18 +7,24 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 SPARK_FOLDER = "tests/pipeline/"
+_WITHOUT_SESSION = "tests/pipeline/processes/"
+
+
+def _shares_session(nodeid: str) -> bool:
+    return nodeid.startswith(SPARK_FOLDER) and not nodeid.startswith(_WITHOUT_SESSION)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's, which one process runs, first: the files of all others fill the rest of the time, small ones last."""
-    items.sort(key=lambda item: not item.nodeid.startswith(SPARK_FOLDER))
+    """Put the tests that share a Spark session, which one process runs, first: the files of all others fill the rest of
+    the time, small ones last."""
+    items.sort(key=lambda item: not _shares_session(item.nodeid))
 
 
 class OneSparkScheduling(LoadFileScheduling):
-    """A file is one process's, and so is the whole folder of Spark tests: a session costs 10 s of CPU and 1 GiB."""
+    """A file is one process's, and so are all tests that share a Spark session, which costs 10 s of CPU and 1 GiB."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK_FOLDER if nodeid.startswith(SPARK_FOLDER) else super()._split_scope(nodeid)
+        return SPARK_FOLDER if _shares_session(nodeid) else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)

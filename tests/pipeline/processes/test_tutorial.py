@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.ipynb"
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial.ipynb"
 
 
 @pytest.fixture(scope="module")
