@@ -452,7 +452,8 @@ class SlaveSynchronize:
 
     async def _hand_over_common(self, address: str) -> None:
         """Hand over what clients committed here to a master whose log is not known to be this broker's, as far as it
-        has the same messages: those that begin before the place where the two part.
+        has the same messages: those that begin before the place where the two part. A commit behind a message that is
+        not here (it was deleted for its age, say) waits, and holds up no other.
 
         Raises:
             RemoteProtocolError: some commits are of messages that it does not have.
@@ -461,9 +462,12 @@ class SlaveSynchronize:
             offsets = self._tables.offsets
             if offsets.owns_offsets or not offsets.slave_commits:
                 return
-            left = sorted(offsets.ahead_of_master(await self._known_to(address)), key=self._begin_of_last)
+            ahead = [(self._begin_of_last(one), one) for one in offsets.ahead_of_master(await self._known_to(address))]
+            left = [commit for begin, commit in sorted(ahead) if begin >= 0 or not commit.offset]
+            unknown = [commit for begin, commit in ahead if begin < 0 and commit.offset]
             while left and await self._has_message_before(address, left[0]):
                 await self._hand_over(address, [left.pop(0)])
+            left += unknown
             if left:
                 raise RemoteProtocolError(
                     f"{len(left)} of them belong to messages that it does not have as they are here, as does {left[0]}"

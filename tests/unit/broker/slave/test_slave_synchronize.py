@@ -384,6 +384,20 @@ async def test_of_a_message_that_is_not_on_both_sides_nothing_is_handed_over_whi
     assert len(scene.slave.offsets.slave_commits) == (not taken)
 
 
+@pytest.mark.parametrize("unknown", [0, 20])
+async def test_a_commit_behind_a_message_that_is_not_here_holds_up_no_other_one(unknown: int) -> None:
+    """The message was deleted for its age, or the commit lies behind the end of its queue."""
+    scene = with_commit_for_master(5)
+    scene.joins_master = False
+    scene.log.fill("T", 0, [1] * 9)
+    scene.log.messages = {offset: b"%d" % offset for offset in range(0, 900, 100)}
+    scene.client.answers[RequestCode.VIEW_MESSAGE_BY_ID] = view(scene.log.messages)
+    scene.slave.offsets.slave_commits.note("G", "T", 1, unknown or 3)
+    assert not await scene.synchronize.sync_all()
+    assert scene.master.offsets.query_offsets("G", "T") == {0: 5}
+    assert scene.slave.offsets.slave_commits.table() == {"T@G": {1: unknown or 3}}
+
+
 async def test_a_slave_that_acts_hands_nothing_over() -> None:
     scene = with_commit_for_master(0)
     scene.joins_master, scene.slave.offsets.owns_offsets = False, True
