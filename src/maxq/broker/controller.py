@@ -373,7 +373,7 @@ class BrokerController:
             self.address,
             is_active=lambda: self.failover.services.is_running,
             doubt=self.failover.acting.doubt if self.dledger is None else self.dledger.doubt,
-            gives_way=lambda: self.popping.service.gives_way(),
+            gives_way=lambda: self.failover.acting.preparation() or self.popping.service.gives_way(),
             keeps=lambda request: self.send_relay is not None and self.send_relay.keeps(request),
             copied=self._tables_copied,
         )

@@ -114,6 +114,7 @@ async def make_group(tmp_path: Path) -> AsyncIterator[Make]:
         master = await group.start("master")
         master.create_topic(TOPIC)
         slaves = [await group.start("one", 1), await group.start("two", 2)]
+        await until(lambda: not master.controller.failover.acting.is_isolated)
         for number in range(MESSAGES):
             assert (await master.send(TOPIC, b"%d" % number)).code == ResponseCode.SUCCESS
         await master.heartbeat(GROUP, {TOPIC: "*"})
@@ -546,7 +547,9 @@ async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at
     make_group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stand-in may have been told acks. A pop that waited is given nothing, either."""
-    group = await make_group(brokerHeartbeatInterval="600000")
+    group = await make_group(
+        brokerHeartbeatInterval="600000", brokerNotActiveTimeoutMillis="120000", totalReplicas="1"
+    )
     master = group.brokers["master"]
     assert len(await popped(master, max_msg_nums=2, invisible_time=300)) == 2
     service, acting = master.controller.popping.service, master.controller.failover.acting

@@ -26,16 +26,6 @@ _MESSAGES: Final = 24
 _STEP_MS: Final = 200  # two check points of one start offset need different times
 
 
-class _Queues:
-    """The master's queues: no topic was deleted, and no log has lost its end."""
-
-    def __init__(self) -> None:
-        self.deletions = Deletions(cast(Disk, None), PurePath("/store"))
-
-    def taken_offset(self, topic: str, queue_id: int) -> int:
-        return _MESSAGES
-
-
 class _Offsets:
     """Of the one queue."""
 
@@ -107,7 +97,7 @@ class TwinStory:
         self._rng = SimRng(seed).fork("twins")
         self._clock = SimClock()
         self._orders = cast(OrderService, _NoOrders())
-        self._queues = _Queues()
+        self._deletions = Deletions(cast(Disk, None), PurePath("/store"))  # there was none
         self._records: list[dict[str, list[Any]]] = []
         self._master = self._buffer(_Journal(self._records), _Offsets())
         self._receipts: list[_Receipt] = []
@@ -264,7 +254,7 @@ class TwinStory:
                 self._change_time(slave, "slave")
         self._start_again(in_order=False)
         body = hand_back.encode(known, slave, self._orders, 0)
-        late = hand_back.take_in(body, len(self._records), self._master, self._orders, self._queues)
+        late = hand_back.take_in(body, len(self._records), self._master, self._orders, self._deletions)
         for one in late:
             if one.point.key in self._revive_topic:
                 self._revive_topic[one.point.key][0].difference_update(one.offsets)

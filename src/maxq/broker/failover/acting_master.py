@@ -21,6 +21,9 @@ its master all the time, and once more before it takes it for gone:
   brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
   longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
 
+They may miss a slave that acts, too. So the slave with the next id asks those with smaller ids that it knew of, and
+takes one that answers or is silent for gone when name servers go on missing it for brokerNotActiveTimeoutMillis.
+
 A slave that acts goes on asking the master that it has lost. So a master that comes back and reaches no name server
 hears of it, and takes back what it kept; and where no name server answers the slave, it leaves the group to a master
 that says that it is active: name servers may have given the slave up, too.
@@ -36,7 +39,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 
 from maxq.broker.bundles import Environment
@@ -132,6 +135,11 @@ class ActingMasterService:
         if silent_ms <= broker.broker_not_active_timeout_millis * 3 // 4:
             return None
         return f"it did not look at its group for {silent_ms} ms, and another broker may stand in for it"
+
+    def preparation(self) -> str | None:
+        """Return why this broker leaves promises to the one that stood in for it, which it has yet to ask; None if it
+        is online."""
+        return "it was started, and asks first who stood in for it" if self.is_isolated else None
 
     @property
     def alive_replicas(self) -> int:
@@ -264,7 +272,7 @@ class ActingMasterService:
             return False
         self._told_ms = self._clock.monotonic_ms()
         if not self.is_isolated:
-            await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
+            await self._follow(lambda: self.group.on_members(members), living=members)
         return True
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
@@ -273,25 +281,24 @@ class ActingMasterService:
                  self.group.min_broker_id)  # fmt: skip
         if self._settings.broker.enable_slave_acting_master:
             await self._follow(
-                lambda: self.group.on_notice(min_broker_id, min_broker_addr, ha_address),
-                has_master=min_broker_id == MASTER_ID,
+                lambda: self.group.on_notice(min_broker_id, min_broker_addr, ha_address), living=(min_broker_id,)
             )
 
-    async def _follow(self, news: Callable[[], MinBrokerChange | None], *, has_master: bool) -> None:
+    async def _follow(self, news: Callable[[], MinBrokerChange | None], *, living: Container[int]) -> None:
         """Apply the change `news`, after earlier changes were applied. If it changes nothing, retry a master that could
-        not be asked last time. `has_master` is whether the name server counts the master among the living."""
+        not be asked last time. `living` are the ids that the name server counts among the living."""
         async with self._changing:
-            before = self.group.smallest
+            before, members = self.group.smallest, self.group.members
             change = news()
-            if has_master:
-                self._missed_ms = None
+            if MASTER_ID in living or (before[0] < self.group.own_id and before[0] in living):
+                self._missed_ms = None  # who was missed was found again
             if change is None:
                 change, self._unmet_master = self._unmet_master, None
                 if change is not None:
                     await self._on_master_online(change)
                 return
-            if not change.has_master and await self._may_live():
-                self.group.pass_over(before)
+            if not change.has_master and await self._may_live(self._replaced(change, before, members)):
+                self.group.pass_over(before, members)
                 return
             if self.is_ending:
                 return
@@ -339,10 +346,21 @@ class ActingMasterService:
         sign = await self._api.sign_of(master)
         if sign is Sign.LIVES and not is_told and self.is_acting_master:
             log.warning("the master at %s is active again, and no name server has said it", master)
-            await self._follow(lambda: self.group.on_notice(MASTER_ID, master, None), has_master=True)
+            await self._follow(lambda: self.group.on_notice(MASTER_ID, master, None), living=(MASTER_ID,))
 
-    async def _may_live(self) -> bool:
-        """Return whether the master that name servers miss may be alive, and has been missed for a short time only."""
+    def _replaced(
+        self, change: MinBrokerChange, before: tuple[int, str], members: Mapping[int, str]
+    ) -> Mapping[int, str]:
+        """Return the slaves with smaller ids, as they were known before `change`, in whose place this slave would act
+        by it."""
+        own_id = self.group.own_id
+        if change.min_broker_id != own_id:
+            return {}
+        return {i: address for i, address in (*members.items(), before) if MASTER_ID < i < own_id}
+
+    async def _may_live(self, slaves: Mapping[int, str]) -> bool:
+        """Return whether the master that name servers miss, or one of `slaves`, may be alive, and has been missed for a
+        short time only."""
         broker, now_ms = self._settings.broker, self._clock.monotonic_ms()
         since_ms = now_ms if self._missed_ms is None else self._missed_ms
         if now_ms - since_ms >= broker.broker_not_active_timeout_millis:
@@ -350,10 +368,15 @@ class ActingMasterService:
         sign = await self.hear_master()
         is_silent_for_long = now_ms - self._heard_ms >= broker.broker_not_active_timeout_millis
         is_missed_for_long = now_ms - since_ms >= SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
-        if sign is Sign.GONE or (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
-            return False
-        log.warning("the master at %s is not taken for gone yet, though a name server misses it: %s",
-                    self._sync.master_address, sign.value)  # fmt: skip
+        if sign is not Sign.GONE and not (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
+            log.warning("the master at %s is not taken for gone yet, though a name server misses it: %s",
+                        self._sync.master_address, sign.value)  # fmt: skip
+        else:
+            signs = await asyncio.gather(*map(self._api.sign_of_slave, slaves.values()))
+            may_live = [i for i, sign in zip(slaves, signs, strict=True) if sign is not Sign.GONE]
+            if not may_live:
+                return False
+            log.warning("slave %d is not taken for gone yet, though a name server misses it", may_live[0])
         self._missed_ms = since_ms
         return True
 

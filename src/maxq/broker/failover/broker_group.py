@@ -80,9 +80,10 @@ class BrokerGroup:
         """Apply a name server's notice that the smallest id changed."""
         return self._on_smallest(MinBrokerChange(min_broker_id, min_broker_addr, ha_address or None))
 
-    def pass_over(self, before: tuple[int, str]) -> None:
-        """Ignore the last change: the state `before` is restored, and the next news reports the change again."""
+    def pass_over(self, before: tuple[int, str], members: dict[int, str]) -> None:
+        """Ignore the last change: `smallest` and `members` are restored, and the next news reports the change again."""
         self.min_broker_id, self.min_broker_addr = before
+        self.members = members
 
     def _on_smallest(self, change: MinBrokerChange) -> MinBrokerChange | None:
         """Apply a new smallest id. A master never gives way to another broker."""

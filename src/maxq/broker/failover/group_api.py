@@ -1,6 +1,7 @@
 """What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java)."""
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 
 from maxq.broker.identity.broker_identity import BrokerAddress
@@ -17,6 +18,7 @@ from maxq.protocol.header.namesrv import (
     GetRouteInfoRequestHeader,
 )
 from maxq.remoting.client import RemotingClient
+from maxq.remoting.first_answers import until_answered
 
 _CALL_TIMEOUT_MS = 3_000
 _LIVING_ANSWERS_S = 0.5
@@ -46,7 +48,7 @@ class Sign(Enum):
 class SlaveSign:
     """The fields by which MaxQ's slaves and masters tell more with request 906; RocketMQ's ignore them."""
 
-    BROKER_NAME = "maxqBrokerName"  # of the slave that asks, and thus of its master
+    BROKER_NAME = "maxqBrokerName"  # of the slave that asks, and thus of its master; of a slave that is asked
     ID = "maxqSlaveId"
     ADDRESS = "maxqSlaveAddress"
     IS_ACTIVE = "maxqIsActive"  # in the answer
@@ -65,23 +67,43 @@ class GroupApi:
     # --- name servers -------------------------------------------------------------------------------------------
 
     async def member_group(self, *, compatible: bool) -> dict[int, str]:
-        """Return the living brokers of this broker's name, id → address, from any name server; empty if none knows the
-        name.
+        """Return the living brokers of this broker's name, id → address; empty if no name server knows the name. All
+        name servers are asked, because one that does not hear a broker, or was just started, does not name it. Once one
+        has answered, silent ones are not waited for.
 
         `compatible` asks for the route of a topic that every broker has, which name servers before 5.0 answer too.
         """
-        return await (self._members_by_route() if compatible else self._members())
+        ask = self._members_by_route if compatible else self._members
+        asked = [asyncio.create_task(ask(address)) for address in self._client.name_servers]
+        try:
+            await until_answered(asked)
+            ended = [task for task in asked if task.done()]
+        finally:
+            for task in asked:
+                if not task.cancel() and not task.cancelled():
+                    task.exception()  # it ended in the same turn as another, and counts for nothing
+        if not ended:
+            raise RemotingConnectError("no name server address is set", address="")
+        answers = [task.result() for task in ended if task.exception() is None]
+        if not answers:
+            return ended[0].result()  # it raises
+        members: dict[int, str] = {}
+        for answer in reversed(answers):  # of two addresses of one id that counts which the first name server names
+            members |= answer
+        return members
 
-    async def _members(self) -> dict[int, str]:
+    async def _members(self, name_server: str) -> dict[int, str]:
         header = GetBrokerMemberGroupRequestHeader(self._own.cluster, self._own.broker_name)
-        answer = await self._ask_name_server(RemotingCommand(RequestCode.GET_BROKER_MEMBER_GROUP, header.encode()))
+        request = RemotingCommand(RequestCode.GET_BROKER_MEMBER_GROUP, header.encode())
+        answer = await self._client.invoke(name_server, request, _CALL_TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark)
         return GetBrokerMemberGroupResponseBody.decode(answer.body_bytes).broker_member_group.broker_addrs
 
-    async def _members_by_route(self) -> dict[int, str]:
+    async def _members_by_route(self, name_server: str) -> dict[int, str]:
         header = GetRouteInfoRequestHeader(SYNC_BROKER_MEMBER_PREFIX + self._own.broker_name, True)
-        answer = await self._ask_name_server(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode()))
+        request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())
+        answer = await self._client.invoke(name_server, request, _CALL_TIMEOUT_MS)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return {}
         if answer.code != ResponseCode.SUCCESS:
@@ -90,9 +112,6 @@ class GroupApi:
             if broker.broker_name == self._own.broker_name and broker.cluster == self._own.cluster:
                 return dict(broker.broker_addrs)
         return {}
-
-    async def _ask_name_server(self, request: RemotingCommand) -> RemotingCommand:
-        return await self._client.invoke_name_server(request, _CALL_TIMEOUT_MS)
 
     async def heartbeat(self, name_server: str, timeout_ms: int) -> None:
         """Send this broker's heartbeat (904) to a name server, which does not answer it."""
@@ -117,12 +136,25 @@ class GroupApi:
             SlaveSign.ID: str(self._own.broker_id),
             SlaveSign.ADDRESS: self._own.address,
         }
+        return await self._sign(master, own, _sign_in)
+
+    async def sign_of_slave(self, slave: str) -> Sign:
+        """Ask another slave whether it is alive, as `sign_of` asks the master: LIVES, GONE or SILENT."""
+        return await self._sign(slave, {SlaveSign.BROKER_NAME: self._own.broker_name}, self._slaves_sign_in)
+
+    def _slaves_sign_in(self, answer: RemotingCommand) -> Sign:
+        """Derive the sign from an answer of another slave. RocketMQ's slaves do not say whose they are."""
+        name = HeaderFields(answer.ext).opt_str(SlaveSign.BROKER_NAME)
+        is_gone = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE or name not in (None, self._own.broker_name)
+        return Sign.GONE if is_gone else Sign.LIVES
+
+    async def _sign(self, address: str, own: dict[str, str], read: Callable[[RemotingCommand], Sign]) -> Sign:
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, {**ExchangeHAInfoHeader().encode(), **own})
         try:
             async with asyncio.timeout(_LIVING_ANSWERS_S):
                 while True:
                     try:
-                        return _sign_in(await self._client.invoke(master, request, _CALL_TIMEOUT_MS))
+                        return read(await self._client.invoke(address, request, _CALL_TIMEOUT_MS))
                     except RemotingSendError:
                         await asyncio.sleep(_ASK_AGAIN_S)
         except RemotingConnectError as error:

@@ -56,7 +56,8 @@ class BrokerGroupProcessor(RequestProcessor):
 
     def exchange_broker_ha_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle request 906. With an address, a master tells its slave where to copy from; without one, a slave asks
-        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign)."""
+        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign). So does a slave
+        another slave, which answers with the name of its group."""
         told = ExchangeHAInfoHeader.decode(request.ext)
         if self._own.broker_id == MASTER_ID:
             if told.master_ha_address:  # a master copies from nobody, whatever it is told
@@ -75,7 +76,11 @@ class BrokerGroupProcessor(RequestProcessor):
             if told.master_address:
                 self._sync.set_master_address(told.master_address)
             self._flush_offset.adopt(told.master_flush_offset)
-        return request.reply()
+            return request.reply()
+        if self._acting.is_ending:
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this slave ends, another one may act")
+        is_slaves = SlaveSign.BROKER_NAME in request.ext
+        return request.reply(ext={SlaveSign.BROKER_NAME: self._own.broker_name} if is_slaves else None)
 
     def reset_master_flush_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle request 908: set the flush offset of this slave's master. A master refuses it."""

@@ -4,11 +4,11 @@
     delay offsets 45, timer checkpoint 60    the files (see ReplicatedConfigFiles)
     messages given to consumers 30091        see broker/pop/hand_back.py
 
-Consumer offsets only if the slave's data version is not older than ours. They never go back: where our own is the
-larger one, a commit that the slave had not copied before this master died, that one stays. (Java takes the slave's
-table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they go beyond the ends
-of the queues here if the slave's log has more than this one: a master that lost its end gives the places of what was
-consumed at the slave to other messages.
+Consumer offsets only if the slave's data version is not older than ours was before this return. They never go back:
+where our own is the larger one, a commit that the slave had not copied before this master died, that one stays. (Java
+takes the slave's table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they
+go beyond the ends of the queues here if the slave's log has more than this one: a master that lost its end gives the
+places of what was consumed at the slave to other messages.
 
 What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
 the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
+from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -63,6 +64,7 @@ class SlaveToMasterSync:
         self._log_end = log_end
         self._queue_end = queue_end
         self._pops: list[bytes] = []
+        self._return: tuple[str, DataVersion] | None = None  # this master's, and of its offsets before it
 
     def take_pops(self) -> list[bytes]:
         """Return, once, what slaves reported of popped messages. Pop consumption adopts it when it starts."""
@@ -80,17 +82,24 @@ class SlaveToMasterSync:
         await self._take_pops(
             address, return_id
         )  # before the offsets: from here on the slave moves none of them by itself
-        await self._take_consumer_offsets(address)
+        await self._take_consumer_offsets(address, self._version_before(return_id))
         await self._take_delay_offsets(address)
         if self._timer_wheel():
             await self._take_timer_checkpoint(address)
 
-    async def _take_consumer_offsets(self, address: str) -> None:
+    def _version_before(self, return_id: str) -> DataVersion:
+        """Return the version of this master's offsets before it took any back in this return. Two slaves may have acted
+        in turn; which of them did later says nothing about what was committed at the other."""
+        if self._return is None or self._return[0] != return_id:
+            self._return = return_id, self._offsets.data_version
+        return self._return[1]
+
+    async def _take_consumer_offsets(self, address: str, ours: DataVersion) -> None:
         page, following = await self._api.consumer_offsets(address)
         version, their_end = _version_of(page), log_end_of(page)
-        if is_newer(self._offsets.data_version, version):
+        if is_newer(ours, version):
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
-                     address, version, self._offsets.data_version)  # fmt: skip
+                     address, version, ours)  # fmt: skip
             return
         moved = self._offsets.take_back_from_slave(page)
         while following:
@@ -103,7 +112,8 @@ class SlaveToMasterSync:
 
     async def _take_pops(self, address: str, return_id: str) -> None:
         try:
-            self._pops.append(await self._api.hand_back_pops(address, return_id))
+            told = await self._api.hand_back_pops(address, return_id)
+            self._pops.append(hand_back.within(told, self._queue_end))  # now: this broker takes no messages yet
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
                 raise

@@ -15,7 +15,9 @@ How sure a broker is (`doubt`):
 | master or slave without a stand-in | always: nobody takes its place but by an operator's hand |
 
 A slave that acts as master is asked for what it promised by the master that comes back (pop/hand_back.py). What it
-promised after that would be lost, so it promises nothing until that master has registered or did not come.
+promised after that would be lost, so it promises nothing until that master has registered or did not come. Nor does the
+master before it has asked (failover/pre_online.py): if it has lost the end of its log, what it took meanwhile would get
+the places of messages that were consumed at the slave.
 
 All that ask, the batch paths too, ask the one object of the broker; what sends wait for is Acknowledgement's.
 """
@@ -182,13 +184,19 @@ PROMISES: Final[Mapping[int, Promise]] = {
     for code in codes
 }  # fmt: skip
 
-#: What a master that comes back asks the slave that acted for it, which promises nothing else by then.
-_TAKEN_BACK: Final = frozenset(
+#: What a master that comes back asks the slave that acted for it, which promises nothing else by then; and what slaves
+#: copy of that master, which promises nothing else before.
+_OF_THE_GROUP: Final = frozenset(
     {
         RequestCode.MAXQ_HAND_BACK_POPS,
         RequestCode.GET_ALL_CONSUMER_OFFSET,
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.GET_TIMER_CHECK_POINT,
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+        RequestCode.GET_TIMER_METRICS,
+        RequestCode.MAXQ_AWAIT_TABLE_CHANGE,
     }
 )
 
@@ -200,7 +208,8 @@ class Authority:
     Args:
         is_active: is this broker its group's active one, as far as it knows?
         doubt: why one that does cannot be sure of it; None: it is.
-        gives_way: why one that acts as master leaves promises to the master that comes back; None: it does not.
+        gives_way: why one that acts as master leaves promises to the master that comes back, or that master to the one
+            that acts; None: it does not.
         keeps: is this a request that its processor keeps until somebody may promise it? It is not refused here.
         copied: returns when slaves have the tables of topics and groups, as far as they are waited for; False: they
             have not in time.
@@ -236,7 +245,7 @@ class Authority:
         promise = PROMISES.get(request.code, Promise.NOTHING)
         if promise is Promise.NOTHING:
             return None
-        why = self._why_not(self._doubt) if request.code in _TAKEN_BACK else self.doubt()
+        why = self._why_not(self._doubt) if request.code in _OF_THE_GROUP else self.doubt()
         if why is not None and not self._keeps(request):
             remark = f"[{Cause.NOT_SURE}]this broker promises nothing now: {why}; ask again"
             return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)

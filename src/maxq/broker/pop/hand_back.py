@@ -34,7 +34,7 @@ RocketMQ's brokers do not know the question. A master that gets no answer gives 
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
@@ -76,37 +76,19 @@ def encode(end: int, buffer: CheckPointBuffer, orders: OrderService, log_end: in
     )
 
 
-class OwnQueues(Protocol):
-    """What handing back messages of a lost master asks of the own message store."""
-
-    @property
-    def deletions(self) -> Deletions:
-        """Return which topics were deleted, as the records of the CommitLog say."""
-        ...
-
-    def taken_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of a queue's next message."""
-        ...
-
-
 def take_in(
-    body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService, queues: OwnQueues
+    body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService, deletions: Deletions
 ) -> list[LateAck]:
     """Take in what a slave answered, all of it or, if any of it is malformed, nothing: that is logged. The journal was
-    read before `journal_end`. What was told of messages that this broker's `queues` do not have counts for nothing: its
-    log has lost its end, and other messages will have their places. Returns what is still to be written to the revive
-    topic."""
+    read before `journal_end`; `deletions` are the topics that this broker's log says were deleted. Returns what is
+    still to be written to the revive topic."""
     try:
         told: dict[str, Any] = orjson.loads(body or b"{}")
         if told:
             _check(told)
             # a journal that is shorter than the slave's has lost its end, and does not say what has ended
             noted = set(told.get("noted", ())) if told["end"] <= journal_end else set()
-            live, done, in_order = (_living(told, *place, queues.deletions) for place in _TOPIC_AT.items())
-            live = [row for row in live if _cut_point(row, queues.taken_offset(row[1], row[3]))]
-            in_order = [row for row in in_order if _is_within(row, queues.taken_offset(row[0], row[2]))]
-            for row in done:
-                _cut_done(row, queues.taken_offset(row[0], row[2]))
+            live, done, in_order = (_living(told, *place, deletions) for place in _TOPIC_AT.items())
             late = buffer.take_back(told["end"], live, noted, done, told.get("earlier", []), told.get("twins", []))
             orders.take_back(in_order)
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
@@ -122,6 +104,20 @@ def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions
     end = told.get("log")
     rows: list[list[Any]] = told.get(name, [])
     return rows if end is None else [row for row in rows if not deletions.is_deleted_since(row[topic_at], end)]
+
+
+def within(body: bytes, queue_end: Callable[[str, int], int]) -> bytes:
+    """Return an answer of `encode` without what it tells of messages behind the ends of queues, `queue_end(topic,
+    queue id)`; a malformed one is returned unchanged. A master that asks has these ends before it takes messages: if
+    its log has lost its end, other messages will have the places behind them."""
+    told = _read(body)
+    if told is None:
+        return body
+    told["live"] = [row for row in told["live"] if _cut_point(row, queue_end(row[1], row[3]))]
+    told["orders"] = [row for row in told["orders"] if _is_within(row, queue_end(row[0], row[2]))]
+    for row in told.get("done", ()):
+        _cut_done(row, queue_end(row[0], row[2]))
+    return orjson.dumps(told)
 
 
 def _cut_point(row: list[Any], end: int) -> bool:
@@ -156,13 +152,22 @@ def known_end(body: bytes) -> int | None:
 
 def without(body: bytes, ended: Container[Key]) -> bytes:
     """Return an answer of `encode` without these check points; a malformed one is returned unchanged."""
-    told: dict[str, Any] = orjson.loads(body)
-    try:
-        _check(told)
-    except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
+    told = _read(body)
+    if told is None:
         return body
     told["live"] = [row for row in told["live"] if point_of(row).key not in ended]
     return orjson.dumps(told)
+
+
+def _read(body: bytes) -> dict[str, Any] | None:
+    """Decode an answer of `encode`; None if it is empty or malformed."""
+    try:
+        told: dict[str, Any] = orjson.loads(body or b"{}")
+        if told:
+            _check(told)
+    except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
+        return None
+    return told or None
 
 
 def _check(told: dict[str, Any]) -> None:

@@ -245,7 +245,7 @@ class PopService:
             self._buffer.keep_ended()
         for told in filter(None, (*self._handed_back(), self._still_known())):
             body = await self._untaken(told)
-            for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store):
+            for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
                 await self._ack_late(late)
             with self._passed_over("offsets that a slave told, which are written again later"):
                 await self._settle()

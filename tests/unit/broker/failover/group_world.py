@@ -24,7 +24,7 @@ MASTER = "10.0.0.1:10911"
 MASTER_HA = "10.0.0.1:10912"
 SLAVE_1 = "10.0.0.2:10911"
 SLAVE_2 = "10.0.0.3:10911"
-ADDRESSES = {0: MASTER, 1: SLAVE_1, 2: SLAVE_2}
+ADDRESSES = {0: MASTER, 1: SLAVE_1, 2: SLAVE_2, 3: "10.0.0.4:10911"}
 INIT_MAX_OFFSET = 4096
 
 
@@ -102,6 +102,9 @@ class FakeGroupApi:
         self.was_asked.set()
         await self.answers.wait()
         return self.signs.get(master, Sign.GONE)
+
+    async def sign_of_slave(self, slave: str) -> Sign:
+        return self.signs.get(slave, Sign.GONE)
 
     async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
         self.told.append((slave, info))

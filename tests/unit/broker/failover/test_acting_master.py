@@ -11,7 +11,7 @@ from maxq.broker.failover.group_api import Sign
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.unit.broker.failover.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
+from tests.unit.broker.failover.group_world import ADDRESSES, MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
 
 
 async def slave(broker_id: int = 1, **settings: object) -> Member:
@@ -413,6 +413,40 @@ async def test_a_larger_slave_follows_the_smaller_one() -> None:
     await member.see(1, 2)
     assert not member.services.is_running
     assert member.switch.log == ["stop", "start", "stop"]
+
+
+@pytest.mark.parametrize("sign", [Sign.LIVES, Sign.SILENT])
+async def test_a_slave_that_acts_is_not_replaced_because_a_name_server_loses_it(sign: Sign) -> None:
+    """The name server was started anew, or its connection to the slave broke."""
+    clock = SimClock()
+    member = Member(2, clock, brokerNotActiveTimeoutMillis=10_000)
+    await member.acting.go_online()
+    await member.see(0, 1, 2)
+    await member.see(1, 2)
+    member.api.signs[SLAVE_1] = sign
+    for ms, living in ((0, (2,)), (9_000, (2,)), (0, (1, 2)), (9_000, (2,)), (9_000, (2,))):
+        clock.advance_ms(ms)
+        await member.see(*living)
+        assert (member.acting.min_broker_id, member.services.is_running) == (1, False)
+    clock.advance_ms(2_000)
+    await member.see(2)
+    assert (member.acting.min_broker_id, member.services.is_running) == (2, True)
+
+
+@pytest.mark.parametrize("last", [1, 2])
+async def test_all_slaves_with_smaller_ids_are_asked_before_one_acts(last: int) -> None:
+    """The master has ended, and a new name server hears of slave 3 first."""
+    member = Member(3)
+    await member.acting.go_online()
+    await member.see(0, 1, 2, 3)
+    member.api.signs = {ADDRESSES[last]: Sign.LIVES}
+    await member.see(3)
+    assert not member.services.is_running
+    await member.acting.on_min_broker_id_changed(3, ADDRESSES[3], None)
+    assert not member.services.is_running
+    member.api.signs = {}
+    await member.see(3)
+    assert member.services.is_running
 
 
 async def test_the_master_is_back_addresses_are_set_and_held_pulls_told() -> None:

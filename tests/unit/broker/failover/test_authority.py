@@ -158,6 +158,28 @@ async def test_a_copy_as_old_as_ours_is_taken() -> None:
     assert world.offsets.query_offset("G", "T", 0) == 15
 
 
+async def test_of_two_slaves_that_acted_in_turn_both_are_taken_back_whichever_began_last() -> None:
+    """Slave 1 stood still, slave 2 acted for a while, and slave 1 went on."""
+    world = BrokerWorld()
+    world.offsets.take_version(DataVersion(5, 0, 1))
+    slaves = {
+        "two": FakeSlave({"T@G": {"0": 12, "1": 8}}, 0, dataVersion={**version(10_005), "timestamp": 9}),
+        "one": FakeSlave({"T@G": {"0": 15, "1": 7}}, 0, dataVersion={**version(10_005), "timestamp": 4}),
+    }
+
+    class Both(FakeSlave):
+        async def consumer_offsets(self, address: str, page: str = "") -> OffsetsPage:
+            return await slaves[address].consumer_offsets(address, page)
+
+    taking = reverse(world, Both({}, 0))
+    for address in slaves:
+        await taking.take_back(address, "1")
+    assert world.offsets.query_offsets("G", "T") == {0: 15, 1: 8}
+    slaves["two"].offsets |= {"offsetTable": {"T@G": {"2": 3}}, "dataVersion": version(10_004)}
+    await taking.take_back("two", "2")
+    assert world.offsets.query_offsets("G", "T") == {0: 15, 1: 8}, "it was away since, and its table is old"
+
+
 async def test_what_was_taken_back_is_on_the_disk_after_a_restart() -> None:
     world = BrokerWorld()
     await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
@@ -246,6 +268,16 @@ async def test_what_slaves_say_of_pops_is_kept_for_pop_consumption_and_given_onc
     taking = reverse(BrokerWorld(), slave, timer_wheel=False)
     await taking.take_back(SLAVE_1, "1")
     assert (taking.take_pops(), taking.take_pops()) == ([b"{}"], [])
+
+
+async def test_what_slaves_say_of_pops_ends_where_queues_ended_when_they_were_asked() -> None:
+    """A master that has lost its end takes messages as soon as it has registered, and pop consumption starts later."""
+    slave = FakeSlave({}, 1)
+    slave.pops = json_dialect.dumps({"end": 0, "live": [], "orders": [], "done": [["T", "G", 0, 15, []]]})
+    taking = reverse(BrokerWorld(), slave, timer_wheel=False, queue_end=12)
+    await taking.take_back(SLAVE_1, "1")
+    (told,) = taking.take_pops()
+    assert json_dialect.loads(told)["done"] == [["T", "G", 0, 12, []]]
 
 
 async def test_a_java_slave_says_nothing_of_pops_and_its_offsets_are_taken() -> None:

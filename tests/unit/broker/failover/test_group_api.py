@@ -9,7 +9,7 @@ from maxq.broker.failover.group_api import GroupApi, Sign
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.errors import BrokerError
+from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingError, RemotingTimeoutError
 from maxq.protocol.body.route import (
     BrokerData,
     BrokerMemberGroup,
@@ -26,7 +26,8 @@ from maxq.protocol.header.namesrv import (
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock
 from maxq.testing.sim_rng import SimRng
-from tests.unit.broker.failover.group_world import MASTER, MASTER_HA, SLAVE_1
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.failover.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2
 
 OWN = BrokerAddress("C", "broker-a", 1, "10.0.0.2", 10911)
 MEMBERS = {0: MASTER, 1: SLAVE_1}
@@ -36,16 +37,21 @@ class Client:
     """Stands for RemotingClient: keeps what is sent and to whom, answers as told."""
 
     def __init__(self, answer: RemotingCommand | None = None) -> None:
+        self.name_servers = ["ns1:9876"]
+        self.answers: dict[str, RemotingCommand | MaxQError | None] = {}  # by address; None: it is silent
         self.answer = answer or RemotingCommand(0)
         self.sent: list[tuple[str, RemotingCommand]] = []
         self.closed: list[str] = []
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         self.sent.append((address, command))
-        return self.answer
-
-    async def invoke_name_server(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        return await self.invoke("a name server", command, timeout_ms)
+        answer = self.answers.get(address, self.answer)
+        if isinstance(answer, RemotingCommand):
+            return answer
+        if answer is None:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise RemotingTimeoutError("silent", address=address, timeout_ms=timeout_ms)
+        raise answer
 
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         self.sent.append((address, command))
@@ -83,6 +89,39 @@ async def test_the_members_are_asked_for_by_name_where_name_servers_are_new() ->
     ((_, request),) = client.sent
     assert request.code == RequestCode.GET_BROKER_MEMBER_GROUP
     assert GetBrokerMemberGroupRequestHeader.decode(request.ext) == GetBrokerMemberGroupRequestHeader("C", "broker-a")
+
+
+def members_answer(members: dict[int, str]) -> RemotingCommand:
+    group = BrokerMemberGroup("C", "broker-a", members)
+    return RemotingCommand(0, body=GetBrokerMemberGroupResponseBody(group).encode())
+
+
+def test_the_members_are_all_that_any_name_server_names() -> None:
+    """One was just started, one does not hear the master, one is away and one hangs."""
+
+    async def main(world: SimWorld) -> None:
+        client = Client()
+        client.name_servers = ["ns1:9876", "ns2:9876", "ns3:9876", "ns4:9876", "ns5:9876"]
+        client.answers = {
+            "ns1:9876": members_answer({}),
+            "ns2:9876": members_answer({1: SLAVE_1}),
+            "ns3:9876": RemotingConnectError("refused", address="ns3:9876"),
+            "ns4:9876": None,
+            "ns5:9876": members_answer({0: MASTER, 1: SLAVE_2}),
+        }
+        assert await group_api(client).member_group(compatible=False) == {0: MASTER, 1: SLAVE_1}
+        assert world.loop.time() - 1000 < 0.5
+        client.answers = dict.fromkeys(client.name_servers)
+        client.answers["ns2:9876"] = members_answer({})
+        assert await group_api(client).member_group(compatible=False) == {}
+        client.answers["ns2:9876"] = RemotingConnectError("refused", address="ns2:9876")
+        with pytest.raises(RemotingError):
+            await group_api(client).member_group(compatible=False)
+        client.name_servers = []
+        with pytest.raises(RemotingConnectError, match="no name server"):
+            await group_api(client).member_group(compatible=False)
+
+    run_simulation(main, seed=1)
 
 
 async def test_a_name_server_that_does_not_know_the_group_names_nobody() -> None:
@@ -149,6 +188,21 @@ def answer_of_master(*, is_active: str) -> RemotingCommand:
 )
 async def test_a_master_that_is_asked_for_a_sign_of_life(answer: RemotingCommand, sign: Sign) -> None:
     assert await group_api(Client(answer)).sign_of(MASTER) is sign
+
+
+@pytest.mark.parametrize(
+    ("answer", "sign"),
+    [
+        (RemotingCommand(0, {"maxqBrokerName": "broker-a"}), Sign.LIVES),
+        (RemotingCommand(0, {"maxqBrokerName": "broker-b"}), Sign.GONE),  # it has the address by now
+        (RemotingCommand(0), Sign.LIVES),  # RocketMQ's
+        (answer_of_master(is_active="true"), Sign.LIVES),  # it was made the master
+        (RemotingCommand(ResponseCode.SERVICE_NOT_AVAILABLE, remark="this slave ends"), Sign.GONE),
+        (RemotingCommand(ResponseCode.SYSTEM_BUSY), Sign.LIVES),
+    ],
+)
+async def test_a_slave_that_is_asked_for_a_sign_of_life(answer: RemotingCommand, sign: Sign) -> None:
+    assert await group_api(Client(answer)).sign_of_slave(SLAVE_2) is sign
 
 
 async def test_who_asks_a_master_for_a_sign_of_life_says_that_he_lives_himself() -> None:

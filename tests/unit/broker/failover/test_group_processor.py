@@ -89,10 +89,15 @@ async def test_a_slave_that_is_told_less_keeps_what_it_knows() -> None:
     assert slave.store.checkpoint.writes == 0
 
 
-async def test_a_slave_has_no_ha_information_to_give() -> None:
+async def test_a_slave_has_no_ha_information_to_give_and_says_that_it_lives() -> None:
     slave = Member(1)
     assert (await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext == {}
+    answer = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, {"maxqBrokerName": "broker-b"})
+    assert answer.ext == {"maxqBrokerName": "broker-a"}
     assert slave.ha.log == []
+    await slave.acting.shutdown()
+    refused = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, "the next slave may act at once"
 
 
 async def test_a_notice_of_a_new_smallest_id_is_followed() -> None:

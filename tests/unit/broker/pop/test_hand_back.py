@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
-from maxq.broker.pop.hand_back import encode, known_end, take_in, without
+from maxq.broker.pop.hand_back import encode, known_end, take_in, within, without
 from maxq.broker.pop.order_service import OrderService
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Disk
@@ -64,7 +64,8 @@ class Queues:
 
 def _take_in(buffer: CheckPointBuffer, body: bytes, queues: Queues | None = None) -> Orders:
     orders = Orders()
-    take_in(body, 1, buffer, cast(OrderService, orders), queues or Queues())
+    queues = queues or Queues()
+    take_in(within(body, queues.taken_offset), 1, buffer, cast(OrderService, orders), queues.deletions)
     return orders
 
 
@@ -88,14 +89,14 @@ def _acked_at_the_slave(end: int) -> bytes:
 
 def test_acks_of_what_this_broker_has_handed_over_since_go_where_it_was_handed_over() -> None:
     buffer = _buffer(OWN)
-    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()), Queues())
+    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()), Queues().deletions)
     assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
     assert _rows(buffer) == [], "THEIRS is in the revive topic; taken in again, its messages would come twice"
 
 
 def test_a_check_point_that_this_brokers_journal_has_lost_is_taken_in() -> None:
     buffer = _buffer()
-    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders()), Queues()) == []
+    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders()), Queues().deletions) == []
     assert [row[12 - 1] for row in _rows(buffer)] == [1]
 
 
@@ -199,7 +200,7 @@ def test_acks_that_come_to_the_slave_of_what_its_master_had_handed_over_go_where
     slave = _acting()
     slave.keep_for_master(LateAck(replace(OWN, diffs=diffs), [1], 7))
     orders = cast(OrderService, Orders())
-    (late,) = take_in(_encode(0, slave), 1, _buffer(THEIRS), orders, Queues())
+    (late,) = take_in(_encode(0, slave), 1, _buffer(THEIRS), orders, Queues().deletions)
     assert (late.point.key, late.offsets, late.revive_qid) == (OWN.key, [1], 7)
 
 
@@ -341,10 +342,10 @@ def test_what_a_slave_tells_of_messages_that_a_master_has_lost_counts_for_nothin
 
 def test_a_slave_that_acts_again_keeps_acks_of_what_its_master_handed_over_meanwhile() -> None:
     slave = _acting()
-    late = take_in(_acked_at_the_slave(1), 2, slave, cast(OrderService, Orders()), Queues())
+    late = take_in(_acked_at_the_slave(1), 2, slave, cast(OrderService, Orders()), Queues().deletions)
     assert late == [], "a slave writes nothing"
     master = _buffer()
-    late = take_in(_encode(2, slave), 2, master, cast(OrderService, Orders()), Queues())
+    late = take_in(_encode(2, slave), 2, master, cast(OrderService, Orders()), Queues().deletions)
     assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
 
 

@@ -1,0 +1,230 @@
+"""Groups in which slaves stand in for their master, with several slaves or name servers: no two brokers serve at once,
+and no consumer passes over a message that was acknowledged."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import pytest
+
+from maxq.broker.controller import BrokerController
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import MaxQError
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from maxq.testing.sim_machine import SimMachine
+from maxq.testing.sim_network import LinkSettings
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.simulation.dledger.dledger_servers import small_wheel
+from tests.simulation.servers.sim_server import CLIENT, SimServer
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+NAME_SERVERS: Final = ("10.0.0.9", "10.0.0.8")
+
+
+class Server(SimServer):
+    """A broker by its id, or a name server (-1, -2)."""
+
+    def __init__(self, world: SimWorld, address: str, number: int, name_servers: Sequence[str], **more: str) -> None:
+        super().__init__(world, address, SimRng(world.rng.between(0, 1 << 30)).fork(address), number)
+        self._name_servers = name_servers
+        self._more = more
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
+
+    @property
+    def serves(self) -> bool:
+        """For its group, as far as it knows and would say."""
+        running = self.running
+        if not self.machine.is_up or not isinstance(running, BrokerController):
+            return False
+        return running.failover.services.is_running and running.authority.doubt() is None
+
+    def broker_properties(self) -> dict[str, str]:
+        return {
+            "brokerId": str(self.number), "brokerIP2": self.machine.address, "haListenPort": "10912",
+            "brokerRole": "SLAVE" if self.number else "ASYNC_MASTER",
+            "namesrvAddr": ";".join(f"{address}:9876" for address in self._name_servers),
+            "enableSlaveActingMaster": "true", "brokerNotActiveTimeoutMillis": "3000",
+            "brokerHeartbeatInterval": "500", "syncBrokerMemberGroupPeriod": "500", **self._more,
+        }  # fmt: skip
+
+    def namesrv_properties(self) -> dict[str, str]:
+        return {"supportActingMaster": "true", "scanNotActiveBrokerInterval": "500"}
+
+
+class Group:
+    """Attributes:
+    together: which brokers served at once, and when.
+    """
+
+    def __init__(self, world: SimWorld, *, name_servers: int = 1, brokers: int = 3, **more: str) -> None:
+        world.network.default_link = LinkSettings(delay_ms=(0.1, 5))
+        addresses = NAME_SERVERS[:name_servers]
+        self.world = world
+        self.name_servers = [Server(world, address, -1 - n, addresses) for n, address in enumerate(addresses)]
+        self.brokers = [
+            Server(world, address, n, addresses, totalReplicas=str(brokers), **more)
+            for n, address in enumerate(BROKERS[:brokers])
+        ]
+        self.together: list[tuple[float, list[int]]] = []
+
+    async def start(self) -> None:
+        for server in (*self.name_servers, *self.brokers):
+            await server.start()
+        self._watching = asyncio.ensure_future(self._watch())
+        await asyncio.sleep(5)
+
+    async def _watch(self) -> None:
+        while True:
+            if len(self.serving) > 1:
+                self.together.append((self.world.loop.time(), self.serving))
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        self._watching.cancel()
+        for server in reversed((*self.name_servers, *self.brokers)):
+            await server.stop()
+
+    @property
+    def serving(self) -> list[int]:
+        return [broker.number for broker in self.brokers if broker.serves]
+
+    async def until_serves(self, number: int) -> None:
+        async with asyncio.timeout(60):
+            while self.serving != [number]:  # noqa: ASYNC110 - virtual time costs nothing
+                await asyncio.sleep(0.1)
+
+
+def tell(seed: int, story: Callable[[SimWorld], Awaitable[None]]) -> None:
+    with small_wheel():
+        run_simulation(story, seed=seed, time_limit_s=3600, step_limit=10_000_000)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_slave_that_acts_and_that_its_name_server_loses_is_not_replaced(seed: int) -> None:
+    async def story(world: SimWorld) -> None:
+        group = Group(world)
+        await group.start()
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        for _ in range(20):
+            world.network.reset(BROKERS[1])
+            await asyncio.sleep(world.rng.uniform(0.3, 1.2))
+        await group.until_serves(1)
+        assert not group.together
+        group.brokers[1].machine.kill()
+        await group.until_serves(2)
+        await group.stop()
+
+    tell(seed, story)
+
+
+@pytest.mark.parametrize("cut", NAME_SERVERS)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_master_that_one_name_server_of_two_does_not_hear_is_not_replaced(seed: int, cut: str) -> None:
+    async def story(world: SimWorld) -> None:
+        group = Group(world, name_servers=2)
+        await group.start()
+        world.network.partition(BROKERS[0], cut)
+        await asyncio.sleep(40)
+        assert (group.serving, group.together) == ([0], [])
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        await asyncio.sleep(40)
+        assert (group.serving, group.together) == ([0], [])
+        await group.stop()
+
+    tell(seed, story)
+
+
+class Client:
+    """Asks the brokers of a group, by id, about queue 0 of a topic."""
+
+    QUEUE: Final = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+
+    def __init__(self, machine: SimMachine) -> None:
+        self._client = RemotingClient(NettyClientConfig(), clock=machine.clock, rng=SimRng(1))
+
+    async def ask(self, broker: int, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
+        return await self._client.invoke(f"{BROKERS[broker]}:10911", RemotingCommand(code, ext, body), 3000)
+
+    async def send(self, broker: int) -> int | None:
+        """Returns the queue offset of a message that was acknowledged."""
+        ext = {
+            "producerGroup": "P", "topic": "T", "queueId": "0", "defaultTopic": "TBW102", "defaultTopicQueueNums": "1",
+            "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "",
+        }  # fmt: skip
+        try:
+            answer = await self.ask(broker, RequestCode.SEND_MESSAGE, ext, b"x")
+        except MaxQError:
+            return None
+        return int(answer.ext["queueOffset"]) if answer.code == ResponseCode.SUCCESS else None
+
+    async def make_group(self, broker: int) -> None:
+        body = SubscriptionGroupConfig("G").encode()
+        answer = await self.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def commit(self, broker: int, offset: int) -> None:
+        ext = {**self.QUEUE, "commitOffset": str(offset)}
+        answer = await self.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def committed(self, broker: int) -> int:
+        answer = await self.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, self.QUEUE)
+        return int(answer.ext["offset"])
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_a_master_takes_that_has_lost_its_end_is_passed_over_by_no_consumer(seed: int) -> None:
+    """Its producers have an old route, and go on with it as soon as it listens; its slave has consumed what it lost."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master = group.brokers[0]
+        for _ in range(10):
+            assert await client.send(0) is not None
+        await client.make_group(0)
+        await asyncio.sleep(12)
+        for _ in range(5):
+            assert await client.send(0) is not None
+        await asyncio.sleep(0.2)
+        master.machine.power_off()
+        await group.until_serves(1)
+        await client.commit(1, 15)
+        starting = asyncio.ensure_future(master.start())
+        taken: list[int] = []
+        while len(taken) < 8:
+            offset = await client.send(0)
+            taken += [] if offset is None else [offset]
+            await asyncio.sleep(0.2)
+        await starting
+        await group.until_serves(0)
+        assert await client.committed(0) <= min(taken)
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world, brokers=2, flushIntervalCommitLog="5000", autoCreateSubscriptionGroup="true")
+        await group.start()
+        machine = SimMachine(world.loop, CLIENT, SimRng(seed).fork("client"))
+        machine.boot()
+        client = await machine.call(lambda: _made(machine))
+        await machine.call(lambda: act(world, group, client))
+        await machine.call(client.close)
+        await group.stop()
+
+    async def _made(machine: SimMachine) -> Client:
+        return Client(machine)
+
+    tell(seed, story)
