@@ -121,10 +121,14 @@ class CommitLog:
 
     def open_at(self, offset: int) -> None:
         """Cut the log at `offset`, the end that recovery found: later files are deleted. The bytes behind `offset` in
-        its file must be zero already. Appends continue there."""
-        self.files.truncate(offset)
+        its file must be zero already. Appends continue there. A log that begins there, because retention has deleted
+        what was before, keeps its file: a log without files would be a lost one for the next start."""
+        begins_there = bool(self.files.files) and self.files.min_offset == offset > 0
+        self.files.truncate(offset + 1 if begins_there else offset)
         self._recent = None
         last = self.files.last
+        if begins_there and last is not None:
+            last.wrote_position = last.flushed_position = 0
         self.flushed_offset = offset
         self._current = last
         self._reserve = None

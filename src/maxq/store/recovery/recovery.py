@@ -105,6 +105,7 @@ class Recovery:
 
     def _without_log(self) -> None:
         """Handle a store without a log: its queues and index belong to another log, or the log is gone."""
+        self._inventory_file.remove()  # first: with it a store without files of the log is one that has lost them
         self._forget_queues()
         self._deletions.replay_from(0)
         self._commit_log.open_at(0)

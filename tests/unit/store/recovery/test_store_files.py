@@ -7,7 +7,7 @@ import pytest
 
 from maxq.errors import StoreRefusedError
 from tests.unit.store import naive
-from tests.unit.store.recovery.recovery_world import assert_whole, fill, last_file, reopened
+from tests.unit.store.recovery.recovery_world import assert_whole, close, fill, last_file, reopened
 from tests.unit.store.stores import message, new_store, opened, small_config
 
 
@@ -120,3 +120,32 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreRefusedError, match="cannot be used"):
         reopened(tmp_path / "file" / "store")
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SLAVE"])
+def test_a_log_of_which_retention_left_one_file_and_a_loss_of_power_nothing_in_it_starts(
+    tmp_path: Path, role: str
+) -> None:
+    """Numbers go on where they were, and so does the log, in this start and the next ones."""
+    store = opened(small_config(tmp_path))
+    for _ in range(900):
+        assert store.put_message(message(body=bytes(100), KEYS="k")).ok
+    store.close()
+    *older, last = naive.files(tmp_path / "commitlog")
+    for path in older:
+        path.unlink()
+    last.write_bytes(bytes(65_536))
+    (tmp_path / "abort").write_bytes(b"")
+    begin = int(last.name)
+    for _ in range(2):
+        store = opened(small_config(tmp_path, broker_role=role))
+        if role != "SLAVE":
+            assert (store.min_physical_offset, store.max_physical_offset) == (begin, begin)
+            assert store.max_offset("T", 0) == 900
+        close(store, clean=False)
+    store = opened(small_config(tmp_path, broker_role=role))
+    if role != "SLAVE":
+        sent = store.put_message(message())
+        assert (sent.physical_offset, sent.queue_offset) == (begin, 900)
+    store.close()
+    opened(small_config(tmp_path, broker_role=role)).close()
