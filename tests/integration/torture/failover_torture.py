@@ -6,6 +6,10 @@ consumer reads. One thing at a time happens to the group; when it is over and al
 follows. A send that fails is a broken promise, as is an acknowledged message that the consumer does not get. The table
 tells, for each kind of event, the longest send, the longest time without an acknowledgement, and the consumer's longest
 time without a message.
+
+The last column tells what share of the time for which the clients had something to do they waited for a processor.
+Where other work leaves them and the members next to none (nice 10 beside fifteen processes that do not yield), sends
+fail, and that tells about the machine and not about the group.
 """
 
 import argparse
@@ -40,6 +44,16 @@ _PATIENCE_S = 60.0
 _POLL_S = 0.02
 
 
+def processor_ns() -> tuple[int, int]:
+    """For how long this process has run, and for how long it has waited for a processor, up to now; zeros where the
+    kernel does not tell."""
+    try:
+        ran, waited, _ = map(int, Path("/proc/self/schedstat").read_text().split())
+    except OSError:
+        return 0, 0
+    return ran, waited
+
+
 @dataclass
 class Felt:
     """What was felt while events of one kind happened. Times in seconds."""
@@ -50,6 +64,7 @@ class Felt:
     sends_longest: list[float] = field(default_factory=list)  # of each event
     silence_longest: list[float] = field(default_factory=list)  # without an acknowledgement, likewise
     hunger_longest: list[float] = field(default_factory=list)  # of the consumer, likewise
+    starved: float | None = None  # share of the time with something to do in which the clients waited for a processor
 
     def row(self, name: str) -> str:
         """A line of the table."""
@@ -58,14 +73,15 @@ class Felt:
             ordered = sorted(times)
             return f"{ordered[len(ordered) // 2]:5.2f} {ordered[-1]:6.2f}" if ordered else "    -      -"
 
+        starved = "-" if self.starved is None else f"{self.starved:.0%}"
         return (
             f"{name:<18}{self.events:>7}{self.sends:>9}{len(self.failures):>8}   {both(self.sends_longest)}   "
-            f"{both(self.silence_longest)}   {both(self.hunger_longest)}"
+            f"{both(self.silence_longest)}   {both(self.hunger_longest)}   {starved:>11}"
         )
 
 
 HEADER = (
-    "event               events    sends  failed   longest send   without an ack   consumer waits\n"
+    "event               events    sends  failed   longest send   without an ack   consumer waits   no processor\n"
     "                                              median    max    median    max    median    max  (s)"
 )
 
@@ -194,6 +210,7 @@ class Failover:
         """Let `event` happen so often; what was felt of it."""
         name = event.__name__.replace("_", " ")
         self._now = felt = self.felt.setdefault(name, Felt())
+        ran_before, waited_before = processor_ns()
         for _ in range(times):
             await self._until_calm()
             now = self._acked_at = self._consumed_at = time.monotonic()
@@ -208,6 +225,9 @@ class Failover:
             felt.sends_longest.append(self._longest_send)
             felt.silence_longest.append(self._longest_silence)
             felt.hunger_longest.append(self._longest_hunger)
+        ran, waited = processor_ns()
+        wanted = ran - ran_before + waited - waited_before
+        felt.starved = (waited - waited_before) / wanted if wanted else None
         return felt
 
     async def _until_calm(self) -> None:
