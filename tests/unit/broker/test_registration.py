@@ -33,6 +33,7 @@ class NameServers:
     holders: dict[str, str] = field(default_factory=dict)  # name server → whom it has under the broker's name and id
     called: set[str] = field(default_factory=set)  # addresses that answer to that name and id
     hanging: set[str] = field(default_factory=set)  # name servers that never answer
+    late: dict[str, float] = field(default_factory=dict)  # name server → seconds until it takes a registration
 
     async def _meet(self, address: str) -> None:
         if address in self.hanging:
@@ -52,7 +53,7 @@ class NameServers:
         heartbeat_timeout_ms: int | None = None,
         mappings: object = None,
     ) -> RegisterResult:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.late.get(address, 0))
         await self._meet(address)
         if len(topics) == 1 and address in self.refuses_increments:
             raise BrokerError(1, "register broker failed")
@@ -188,6 +189,76 @@ async def test_a_change_is_told_alone_and_at_once() -> None:
     scene.registration.topics_changed([scene.topics.put("C")])
     await scene.settle()
     assert scene.api.told[1:] == [("ns1", ["C"], 2)]
+
+
+async def _seconds_until_known(scene: Scene) -> float:
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    await scene.registration.changes_known()
+    return loop.time() - begin
+
+
+async def test_changes_are_known_when_a_name_server_has_taken_them() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.api.late["ns1"] = 0.1
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.registration.changes_known()
+    assert scene.api.told[1:] == [("ns1", ["C"], 2)]
+
+
+async def test_a_change_made_while_an_earlier_one_is_told_is_known_when_it_was_told_itself() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.api.late["ns1"] = 0.05
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await asyncio.sleep(0.01)
+    scene.registration.topics_changed([scene.topics.put("D")])
+    await scene.registration.changes_known()
+    assert scene.api.told[1:] == [("ns1", ["C"], 2), ("ns1", ["D"], 3)]
+
+
+async def test_a_name_server_that_failed_is_not_taken_for_one_that_knows_the_changes() -> None:
+    scene = Scene("A")
+    await scene.registration.register_now()
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    scene.api.late["ns2"] = 0.4
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.registration.changes_known()
+    assert [address for address, topics, _ in scene.api.told if topics == ["C"]] == ["ns2"]
+    await scene.registration.unregister()
+
+
+@pytest.mark.parametrize(("hanging", "least", "most"), [({"ns1"}, 0.2, 0.9), ({"ns1", "ns2"}, 0.9, 1.9)])
+async def test_name_servers_that_hang_are_waited_for_for_a_moment(hanging: set[str], least: float, most: float) -> None:
+    scene = Scene("A")
+    await scene.registration.register_now()
+    scene.api.hanging |= hanging
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await asyncio.sleep(0.05)  # the other one has taken it by now
+    assert least < await _seconds_until_known(scene) < most
+    scene.api.hanging.clear()
+    await scene.registration.unregister()
+
+
+async def test_nobody_waits_for_what_is_known_or_without_name_servers_or_in_isolation_or_at_the_end() -> None:
+    scene = Scene("A")
+    await scene.registration.register_now()
+    assert await _seconds_until_known(scene) < 0.1
+    scene.api.hanging |= {"ns1", "ns2"}
+    scene.registration.topics_changed([scene.topics.put("C")])
+    scene.registration.set_isolated(True)
+    assert await _seconds_until_known(scene) < 0.1
+    scene.registration.set_isolated(False)
+    waiting = asyncio.ensure_future(_seconds_until_known(scene))
+    await asyncio.sleep(0)
+    scene.api.hanging.clear()
+    await scene.registration.unregister()
+    assert await waiting < 0.8
+    assert await _seconds_until_known(scene) < 0.1
+    alone = Scene("A", servers=())
+    alone.registration.topics_changed([alone.topics.put("C")])
+    assert await _seconds_until_known(alone) < 0.1
 
 
 async def test_what_a_name_server_missed_comes_with_the_next_change() -> None:

@@ -9,6 +9,9 @@ that fails, or closes its connection, is tried again every second until it knows
 no route there meanwhile. A name server that fails or hangs never delays the others, nor a start, an end, or a slave
 that looks for its master: what is asked of all of them goes on a moment after one has answered.
 
+Who answers a change waits for `changes_known`, so that a client that looks for a topic it has just made finds it. Java
+waits for all name servers, up to registerBrokerTimeoutMills (24 s).
+
 Source:
     broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll).
 """
@@ -33,6 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ASK_HOLDER_MS = 1_000
+_KNOWN_SECONDS = 1.0  # so long an answer waits for name servers of which none has taken the change
 _RETRY_MS = 100  # before a name server that failed is tried again; doubled each time
 _RETRY_MS_UNREACHABLE = 1_000  # at most, while there is no connection, which costs nothing
 _RETRY_MS_REFUSED = 10_000  # at most, while it does not take what was sent
@@ -53,6 +57,11 @@ class _NameServer:
     retry: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_awaited: bool = False  # somebody waits for the lock, to register
+
+    @property
+    def owes(self) -> bool:
+        """Whether there is a change that it may not have taken yet."""
+        return self.everything or bool(self.changed) or self.lock.locked()
 
 
 class BrokerRegistration:
@@ -151,6 +160,34 @@ class BrokerRegistration:
         for server in self._current_servers():
             server.everything = True
             self._run(self._register(server))
+
+    async def changes_known(self) -> None:
+        """Wait until each name server has taken the changes so far, or has failed: a moment once one has taken them,
+        and a second at most, because name servers may hang. An isolated broker does not wait."""
+        servers = self._servers.values()
+        if self._stopped or self._is_isolated or not any(server.owes for server in servers):
+            return
+        asked = [self._run(self._up_to_date(server)) for server in servers]
+        try:
+            async with asyncio.timeout(_KNOWN_SECONDS):
+                await until_answered(asked)
+        except TimeoutError:
+            log.debug("no name server has taken what changed within %g s", _KNOWN_SECONDS)
+        finally:
+            for task in asked:
+                if not task.cancel() and not task.cancelled():
+                    task.exception()  # who registered has logged why
+
+    async def _up_to_date(self, server: _NameServer) -> None:
+        """Wait for the registrations with one name server that have begun: its lock is given in the order in which it
+        was asked for.
+
+        Raises:
+            MaxQError: the last one failed.
+        """
+        async with server.lock:
+            if server.is_failing:
+                raise MaxQError(f"name server {server.address} has not taken what changed")
 
     async def register_now(self) -> None:
         """Register everything with all name servers in parallel (the periodic registration). When one name server has

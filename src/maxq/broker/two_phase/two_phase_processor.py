@@ -87,7 +87,7 @@ class TwoPhaseProcessor(RequestProcessor):
         if outcome is not None:
             reply.code = await outcome
         if self._topics.data_version.counter != version_before:
-            await self._topics.persisted()
+            await self._topics.published()
         return reply
 
     async def known(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

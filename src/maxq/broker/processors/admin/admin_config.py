@@ -71,6 +71,8 @@ class AdminConfigProcessor(RequestProcessor):
         path = self._settings.broker.broker_config_path
         if changes and path:
             await self._write_back(PurePath(path), changes)
+        if _changes_permission(changes):
+            await self._topics.published()
         return request.reply()
 
     async def _write_back(self, path: PurePath, changes: list[Change]) -> None:
@@ -85,7 +87,7 @@ class AdminConfigProcessor(RequestProcessor):
     def settings_changed(self, changes: list[Change]) -> None:
         """Give the settings a new version; register the broker again if its permission changed."""
         self._version = next_version(self._version, self._clock.wall_ms())
-        if any(change.name == "brokerPermission" for change in changes):
+        if _changes_permission(changes):
             self._topics.update_data_version()
             self._on_permission_changed()
 
@@ -108,6 +110,10 @@ class AdminConfigProcessor(RequestProcessor):
         if item is None:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
         return body_reply(request, BrokerStatsData(_item(item.minute), _item(item.hour), _item(item.day)))
+
+
+def _changes_permission(changes: list[Change]) -> bool:
+    return any(change.name == "brokerPermission" for change in changes)
 
 
 def _item(snapshot: StatsSnapshot) -> BrokerStatsItem:

@@ -52,7 +52,7 @@ class AdminStaticTopicProcessor(RequestProcessor):
             self._topics.update_data_version()  # slaves and name servers look at it
             self._topics.announce(topic)
         await self._mappings.persisted()
-        await self._topics.persisted()
+        await self._topics.published()
         await self._until_seen()
         return request.reply()
 

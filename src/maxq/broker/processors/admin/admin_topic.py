@@ -118,8 +118,8 @@ class AdminTopicProcessor(RequestProcessor):
     ) -> RemotingCommand:
         names = [config.topic_name for config in configs]
         log.info("update or create topics %s, called by %s", names, connection.remote_address)
-        if self._topics.update_topic_config_list(configs):
-            await self._topics.persisted()
+        self._topics.update_topic_config_list(configs)
+        await self._topics.published()
         return request.reply()
 
     def _validate(self, config: TopicConfig) -> None:

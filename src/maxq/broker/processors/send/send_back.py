@@ -157,7 +157,7 @@ class SendBackProcessor(RequestProcessor):
     ) -> RemotingCommand:
         code = ResponseCode.SUCCESS if outcome is None else await outcome
         if made_topic:
-            await self._topics.persisted()
+            await self._topics.published()
         remark = unsafe_remark(code)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark) if remark else request.reply()
 

@@ -269,13 +269,14 @@ class SendMessageProcessor:
         outcome: "asyncio.Future[ResponseCode] | None",
         topic_created: bool,
     ) -> None:
-        """Wait until disk and replicas have the stored message and the topic that it created; then answer."""
+        """Wait until disk and replicas have the stored message and the topic that it created, and name servers know
+        that; then answer."""
         self._fast_failure.sends.enter()
         try:
             if outcome is not None:
                 reply.code = await outcome
             if topic_created:
-                await self._topics.persisted()
+                await self._topics.published()
         except OSError as error:
             log.error("a message is in the log, but the disk failed: %s", error)
             reply.code, reply.remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"stored, but the disk failed: {error}"

@@ -5,7 +5,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
@@ -29,6 +29,10 @@ BENCHMARK_QUEUE_NUMS: Final = 1024
 TopicChangeListener = Callable[[list[TopicConfig], list[str]], None]
 
 
+async def _nobody_else() -> None:
+    """Wait for nobody: of a table that no name server is told of."""
+
+
 class TopicConfigManager(PersistentManager):
     """Topics by name. A config in the table is never changed, only replaced.
 
@@ -47,6 +51,17 @@ class TopicConfigManager(PersistentManager):
         self.topic_config_table: dict[str, TopicConfig] = {}
         self.row_json: RowJson[TopicConfig] = RowJson("topicConfigTable")
         self.is_alone = False
+        self._known_elsewhere: Callable[[], Awaitable[None]] = _nobody_else
+
+    def set_known_elsewhere(self, known_elsewhere: Callable[[], Awaitable[None]]) -> None:
+        """Set what waits until the name servers know the changes so far."""
+        self._known_elsewhere = known_elsewhere
+
+    async def published(self) -> None:
+        """Return when all changes so far are durable and the name servers know them, as far as these answer. Raises
+        OSError as `persisted` does."""
+        await self.persisted()
+        await self._known_elsewhere()
 
     def add_change_listener(self, listener: TopicChangeListener) -> None:
         """Add a change listener. It is not called for `load` and `create_system_topics`: read the table after them."""
@@ -126,7 +141,7 @@ class TopicConfigManager(PersistentManager):
 
         Returns:
             None when the template is unknown or does not pass itself on. A new topic is not on disk yet: await
-            `persisted` before the send is answered.
+            `published` before the send is answered.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
