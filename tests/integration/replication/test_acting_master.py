@@ -579,6 +579,33 @@ async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at
     await until(has_all)
 
 
+async def test_what_is_acknowledged_at_the_slave_does_not_come_though_its_master_has_handed_it_over(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master that ends in order hands over what is open, and its slave does not copy that any more."""
+    group = await make_group(timerWheelEnable="true", timerPrecisionMs="100", reviveInterval="100")
+    master, one = group.brokers["master"], group.brokers["one"]
+    given = await popped(master, max_msg_nums=2, invisible_time=4_000)
+    (not_acknowledged,) = await popped(master, max_msg_nums=1, invisible_time=5_000)
+    await until(lambda: one.controller.store.max_physical_offset == master.controller.store.max_physical_offset)
+    with monkeypatch.context() as cut:
+        await _cut_off(group, cut)
+        await group.stop("master")
+    await until(lambda: one.controller.failover.acting.is_acting_master)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    assert len(one.controller.popping.buffer) == 2
+    assert (await batch_ack(one, given)).code == ResponseCode.SUCCESS
+    master = await _come_back(group)
+    came: list[bytes] = []
+
+    async def comes_again() -> bool:
+        came.extend(bodies(await pop_all(master)))
+        return not_acknowledged.body in came
+
+    await until(comes_again)
+    assert not set(bodies(given)) & set(came)
+
+
 async def test_acks_that_the_slave_delivers_meet_the_check_point_that_its_master_delivered(make_group: Make) -> None:
     """A check point comes a second before its acks, and the master dies in between. With enableRemoteEscape the slave
     delivers to another group, where the check point is not."""

@@ -144,7 +144,8 @@ class CheckPointBuffer:
         self._handed_over_until = clock.wall_ms()  # greatest pop time of what may be in the revive topic
         self._next_number = clock.wall_ms() * 1000
         self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
-        self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has handed over
+        self._known_end = 0  # of such a slave: the check points that the journal names before this are its master's
+        self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has, or may have, handed over
         self.is_open = False
         self.on_filled: Callable[[], None] = lambda: None
         self.on_ended: Callable[[QueueKey], None] = lambda queue: None
@@ -455,6 +456,8 @@ class CheckPointBuffer:
             spans = self._ended_here.setdefault(live.queue, Spans())
             for offset in _offsets_of(live.point, live.full):
                 spans.add(offset, offset + 1)
+            if 0 <= live.journal_offset < self._known_end:  # its master may have handed it over before it ended
+                self._passed_on.append([*_entry(live), live.full])
         self._live.pop(live.point.key, None)
         self._by_number.pop(live.number, None)
         slot = self._slots.get(live.slot)
@@ -589,9 +592,11 @@ class CheckPointBuffer:
 
     # --- a slave that acted as master --------------------------------------------------------------------------------
 
-    def keep_ended(self) -> None:
-        """Remember from now on which messages are done here, because this broker is a slave that acts as master."""
+    def keep_ended(self, known_end: int) -> None:
+        """Remember from now on which messages are done here, because this broker is a slave that acts as master. It has
+        read the journal before queue offset `known_end`: check points that it knows from there are its master's."""
         self._ended_here = {}
+        self._known_end = known_end
 
     def keep_for_master(self, late: LateAck) -> None:
         """Keep the acks, and the deliveries to another broker group, of a check point that the master had handed over
@@ -614,8 +619,15 @@ class CheckPointBuffer:
         """Return the journal rows of all check points that have not ended, with the bits of acknowledged messages at
         the end. Then come those that have ended behind an open one of their queue, with all bits set: the group's
         offset is not beyond them, so a broker that did not know them would deliver their messages again. Last come
-        those that the master had handed over, and whose acks came here."""
-        ended = [live for cursor in self._cursors.values() for live in cursor if live.ended and live.full]
+        those that the master had handed over, and whose acks came here, and all others of the master that have ended
+        here: it may have handed them over as it ended, and this slave has not heard of it."""
+        passed_on = {row[0] for row in self._passed_on}
+        ended = [
+            live
+            for cursor in self._cursors.values()
+            for live in cursor
+            if live.ended and live.full and live.number not in passed_on
+        ]
         return [
             *([*_entry(live), live.point.bit_map] for live in self._live.values()),
             *([*_entry(live), live.full] for live in ended),
@@ -636,8 +648,8 @@ class CheckPointBuffer:
         ]
 
     def noted_before(self, end: int) -> list[int]:
-        """Return the numbers of the check points that have not ended and that the journal names before this queue
-        offset."""
+        """Return the numbers of the check points of `hand_back` that were the master's: the journal names them before
+        this queue offset."""
         noted = [live.number for live in self._live.values() if 0 <= live.journal_offset < end]
         return noted + [row[0] for row in self._passed_on]
 

@@ -14,8 +14,8 @@ all the same finds in its journal what it took over before.
 The answer's body is a JSON object; empty from a slave that did not act as master:
 
     end      the slave knows what the journal says before this queue offset
-    live     check points that have not ended, and those that have ended behind one of them in their queue
-             (CheckPointBuffer.hand_back)
+    live     check points that have not ended, those that have ended behind one of them in their queue, and those of the
+             master that have ended at the slave (CheckPointBuffer.hand_back)
     noted    numbers of those among them of which the journal tells before `end`: the master gave them. What it does not
              know of these any more it has handed over to the revive topic as it ended, or revived, and what the slave
              was told of acks goes there; slaves of earlier versions do not tell

@@ -242,7 +242,7 @@ class PopService:
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
         if self._stood_in:
-            self._buffer.keep_ended()
+            self._buffer.keep_ended(self._read_end)
         for told in filter(None, (*self._handed_back(), self._still_known())):
             body = await self._untaken(told)
             for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):

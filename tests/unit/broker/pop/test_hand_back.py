@@ -10,6 +10,7 @@ import pytest
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
 from maxq.broker.pop.hand_back import encode, known_end, take_in, within, without
 from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_journal import PopJournal
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Disk
 from maxq.store.log.deletions import Deletions
@@ -17,6 +18,8 @@ from tests.unit.broker.pop.test_check_point_buffer import Clock, Journal, Offset
 
 OWN = PopCheckPoint("T", "G", 0, 0, 1_000, 60_000, "b", [0, 1], 2)
 THEIRS = PopCheckPoint("T", "G", 0, 2, 2_000, 60_000, "b", [0, 1], 2)
+FIRST = PopCheckPoint("T", "G", 0, 0, 1_000, 60_000, "b", [0], 1)
+RENEWED = PopCheckPoint("T", "G", 0, 0, 10_000, 60_000, "b", [0], 1)
 
 
 class Orders:
@@ -128,7 +131,7 @@ SLAVES = PopCheckPoint("T", "G", 0, 0, 9_000, 60_000, "b", [0, 1, 2], 3)
 def _acting(*points: PopCheckPoint) -> CheckPointBuffer:
     """A slave that acts, and has given these."""
     buffer = _buffer()
-    buffer.keep_ended()
+    buffer.keep_ended(0)
     for point in points:
         buffer.add([(replace(point), 0, point.start_offset + point.num)])
     return buffer
@@ -204,9 +207,69 @@ def test_acks_that_come_to_the_slave_of_what_its_master_had_handed_over_go_where
     assert (late.point.key, late.offsets, late.revive_qid) == (OWN.key, [1], 7)
 
 
-# --- a loss of power, or a kill, right when the master has taken it in -----------------------------------------------
+def _slave_of(master: CheckPointBuffer) -> CheckPointBuffer:
+    """A slave that acts, and has read all of the master's journal. The master then hands over what is open and ends,
+    which the slave does not hear any more."""
+    slave = _buffer()
+    records = cast(Journal, master.journal).records
+    for at, record in enumerate(records):
+        slave.replay(at, record)
+    slave.journal = cast(PopJournal, SlavesJournal(len(records)))
+    slave.keep_ended(len(records))
+    master.handed_over(master.those([point_of(row).key for row in master.hand_back()]))
+    return slave
 
-RENEWED = PopCheckPoint("T", "G", 0, 0, 10_000, 60_000, "b", [0], 1)
+
+class SlavesJournal(Journal):
+    """It writes none."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__()
+        self.end = end
+
+    def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
+        return -1, 0
+
+
+def _late(slave: CheckPointBuffer, master: CheckPointBuffer, known_end: int) -> list[tuple[object, list[int]]]:
+    """What the master writes to the revive topic of what the slave hands back."""
+    late = take_in(_encode(known_end, slave), 1_000, master, cast(OrderService, Orders()), Queues().deletions)
+    return [(ack.point.key, ack.offsets) for ack in late]
+
+
+@pytest.mark.parametrize("behind_an_open_one", [False, True])
+def test_all_acks_of_what_its_master_had_handed_over_go_where_it_was_handed_over(behind_an_open_one: bool) -> None:
+    """Also when nothing of it is open any more."""
+    master = _buffer(*([OWN] if behind_an_open_one else []), THEIRS)
+    end = len(cast(Journal, master.journal).records)
+    slave = _slave_of(master)
+    _ack(slave, THEIRS, 2, 3)
+    assert _late(slave, master, end) == [(THEIRS.key, [2, 3])]
+    assert _rows(master) == [], "it is in the revive topic; taken in again, its messages would come twice"
+
+
+def test_a_message_of_which_the_slave_has_changed_the_time_does_not_come_at_the_time_that_its_master_knew() -> None:
+    master = _buffer(FIRST)
+    slave = _slave_of(master)
+    (live,) = slave.those([FIRST.key])
+    slave.replace(replace(RENEWED), 0, live, 0, by=FIRST.key)
+    assert _late(slave, master, 1) == [(FIRST.key, [0])]
+    assert _open(master) == [(RENEWED.pop_time, [0])]
+
+
+def test_of_what_its_master_had_handed_over_only_what_was_acknowledged_is_done() -> None:
+    """The slave acts again, and has read by now that it has ended at the master; a message before it is open."""
+    slave = _slave_of(_buffer(OWN, THEIRS))
+    _ack(slave, THEIRS, 2)
+    told = _encode(2, slave)
+    master = _buffer(OWN, THEIRS)
+    master.handed_over(master.those([THEIRS.key]))
+    again = _slave_of(master)
+    assert take_in(told, 3, again, cast(OrderService, Orders()), Queues().deletions) == [], "a slave writes nothing"
+    assert _late(again, master, 3) == [(THEIRS.key, [2])]
+
+
+# --- a loss of power, or a kill, right when the master has taken it in -----------------------------------------------
 
 
 def test_a_group_goes_to_where_it_was_at_the_slave_when_its_open_messages_cannot_be_lost_any_more() -> None:

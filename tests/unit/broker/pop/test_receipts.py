@@ -240,7 +240,7 @@ async def test_a_slave_that_acts_leaves_to_its_master_what_that_has_handed_over(
     parts.create()
     parts.fill([b"0"])
     acks, point = Acks(parts), parts.point(0, 1)
-    parts.buffer.keep_ended()
+    parts.buffer.keep_ended(0)
     for answer in (await acks.ack(_handle(point), 0), await acks.change(_handle(point), 0, 1_000)):
         assert answer.code == ResponseCode.SYSTEM_ERROR and "ask the master" in (answer.remark or "")
     assert len(parts.buffer) == 0 and parts.buffer.hand_back() == []
