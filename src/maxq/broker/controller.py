@@ -328,6 +328,7 @@ class BrokerController:
             timer_wheel=lambda: settings.store.timer_wheel_enable,
             own_log=store,
             joins_master=lambda: self.dledger is not None or self.ha_service.joins_master,
+            tables_in_log=lambda: self.dledger is not None and self.dledger.has_tables_in_log,
             compaction=store.compaction,
         )
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)

@@ -282,6 +282,33 @@ def test_a_topic_and_a_group_outlive_the_leader_that_has_just_acknowledged_them(
     run(scene)
 
 
+def test_nobody_takes_older_tables_from_the_leader_that_lost_its_power_and_is_there_again() -> None:
+    """It does not know yet that the end of its log is committed, nor that it leads no more, and the others take it for
+    the leader until they miss its heart-beats."""
+
+    async def scene(group: Group) -> None:
+        old, ledger = group.leader, group.leader.broker.store.ledger
+        assert ledger is not None
+        body = SubscriptionGroupConfig("Gone").encode()
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)).code == 0
+        await group.send(Message(TOPIC, b"x", {"KEYS": "k"}))  # an index, which is built anew after a loss of power
+        await _until(lambda: ledger.notes.end_index == ledger.committed_index)
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(TopicConfig("New")))).code == 0
+        assert (await group.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Gone"})).code == 0
+        await group.send(Message(TOPIC, b"x"))  # the others hear what is committed
+        others = [server for server in group.brokers if server is not old]
+        await _until(lambda: not any(server.broker.groups.contains_subscription_group("Gone") for server in others))
+        old.machine.power_off()
+        await old.start()
+        assert old.broker.groups.contains_subscription_group("Gone")
+        await _until(lambda: any(leads(server) for server in group.brokers))
+        (new,) = [server.broker for server in group.brokers if leads(server)]
+        assert new.topics.contains_topic("New")
+        assert not new.groups.contains_subscription_group("Gone")
+
+    run(scene)
+
+
 def test_offsets_that_an_operator_has_set_outlive_the_leader_that_has_just_acknowledged_it() -> None:
     async def scene(group: Group) -> None:
         for number in range(20):

@@ -137,6 +137,12 @@ class DLedgerBroker:
             return "the leadership of its DLedger group is being handed over"
         return "no majority of its DLedger group takes it for the leader now, and another one may lead"
 
+    @property
+    def has_tables_in_log(self) -> bool:
+        """Return whether topics, groups, mappings and request modes come from the log alone (TableRecords): unless the
+        leader is a Java member, which writes none of them."""
+        return self.member is None or not self.member.leader_is_java
+
     def set_leader_listener(self, listener: Callable[[], None]) -> None:
         """Set the listener that is called when another member becomes the leader, or when there is none."""
         self._on_leader_changed = listener

@@ -8,7 +8,8 @@ the change is acknowledged when the record is committed. A topic that a message 
 A leader writes all rows when it begins, and again in each file of the log, so that no cleaning of the log takes the
 last record of a row; between them it writes what changes. Members take the rows when the record is dispatched, after a
 restart again. The store waits for the tables before it notes how far it has dispatched. A Java broker passes the
-records over; a Java leader writes none, and slaves ask it for its tables as ever (SlaveSynchronize).
+records over; a Java leader writes none, and slaves ask it for its tables as ever (SlaveSynchronize). They ask no other
+one: the broker that they take for the leader may have ended, and be back with tables that lack the end of the log.
 
 Body: JSON, compressed with zlib. `whole`: are these all rows? `topics`, `groups`: version, rows by name, names that
 are gone. `forbidden`, `mappings`, `modes`: each is a whole table, and is absent if that table has not changed since the
@@ -195,14 +196,14 @@ class TableRecords:
         gone = said["topics"]["gone"]
         if said["whole"]:
             tables.topics.take_from_master(topics, version)
-        elif topics or gone:
+        elif topics or gone or version != tables.topics.data_version:
             tables.topics.take_rows(topics, gone, version)
         version = DataVersion.from_json(said["groups"]["version"])
         gone = said["groups"]["gone"]
         forbidden = said.get("forbidden", tables.groups.forbidden_table)
         if said["whole"]:
             tables.groups.take_from_master(groups, forbidden, version)
-        elif groups or gone or "forbidden" in said:
+        elif groups or gone or "forbidden" in said or version != tables.groups.data_version:
             tables.groups.take_rows(groups, gone, forbidden, version)
         if "modes" in said:
             tables.request_modes.take_from_master(said["modes"])

@@ -13,7 +13,10 @@ A round starts when a master becomes known, when the replication link to it open
 one; a master that takes long to answer is asked more seldom. (Java begins after 10 s and repeats every 60 s.) Topics
 and groups are taken between rounds, too: a question waits at the master until they change (30090), so what was made
 there outlives it unless it dies within some milliseconds. Java's masters do not know the question. Offsets wait for the
-round: they change all the time, and clients that live tell the next master theirs. The
+round: they change all the time, and clients that live tell the next master theirs. Members of a DLedger group have
+topics, groups and request modes by their log, and ask nobody for them unless a Java member leads. They take no consumer
+offsets of a member that knows of less of the log than they do, for it leads no more, and none that lack what operators
+have set in the log that is here. The
 slave's tables carry the master's DataVersion, never one of their own: a change made on the slave alone is undone by the
 next round. Failures are logged when they begin and when they end; nothing of it stops the broker.
 
@@ -130,6 +133,7 @@ class SlaveSynchronize:
         own_log: OwnLog,
         joins_master: Callable[[], bool],
         compaction: CompactionStore | None = None,
+        tables_in_log: Callable[[], bool] = lambda: False,
     ) -> None:
         """
         Args:
@@ -138,6 +142,8 @@ class SlaveSynchronize:
             joins_master: is the own log, as far as it goes, the master's? Tables say what is in a log and how far
                 readers are in it, so those that belong to another log are not taken.
             compaction: compacted queues that may lack what only the master has kept.
+            tables_in_log: does the log say what topics, groups and request modes are? An answer may be older: it comes
+                late, or from a broker that was the leader, has ended, and is back without the end of its tables.
         """
         self._api = api
         self._tables = tables
@@ -146,6 +152,7 @@ class SlaveSynchronize:
         self._timer_wheel = timer_wheel
         self._own_log = own_log
         self._joins_master = joins_master
+        self._tables_in_log = tables_in_log
         self._master_address = ""
         self._wanted = asyncio.Event()
         self._joined = asyncio.Event()
@@ -239,6 +246,9 @@ class SlaveSynchronize:
         rest, offsets_taken = 0.0, 0
         while True:
             self._joined.clear()
+            if self._tables_in_log():
+                await self._joined_or(_RETRY)
+                continue
             try:
                 await tables.topics.persisted()  # who asks has on its disk what it names
                 await tables.groups.persisted()
@@ -263,9 +273,13 @@ class SlaveSynchronize:
             except Exception:
                 count_failure("changes of the master's tables")
                 log.exception("what master %s said of changes cannot be taken in, it is asked again", address)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RETRY):
-                    await self._joined.wait()
+            await self._joined_or(_RETRY)
+
+    async def _joined_or(self, seconds: float) -> None:
+        """Return when the logs have joined on a new link, or after so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._joined.wait()
 
     async def _take_tables(self, address: str) -> bool:
         """Copy topics and groups. Returns whether both were copied."""
@@ -285,14 +299,15 @@ class SlaveSynchronize:
     # --- one round ----------------------------------------------------------------------------------------------------
 
     async def sync_all(self) -> bool:
-        """Copy every table. Returns False if the master is unknown, this broker itself, or unreachable, or if its log
-        is not known to be this broker's."""
+        """Copy every table that the log does not tell. Returns False if the master is unknown, this broker itself, or
+        unreachable, or if its log is not known to be this broker's."""
         address = self._master_address
         if not address or address == self._own_address():
             return False
         if not self._may_take(address):
             await self._try_to_connect("commits that clients made here", address, self._hand_over_common)
             return False
+        in_log = (self._sync_topics, self._sync_groups, self._sync_request_modes) if self._tables_in_log() else ()
         steps: list[tuple[str, Callable[[str], Awaitable[None]]]] = [
             ("topics", self._sync_topics),
             ("consumer offsets", self._sync_consumer_offsets),
@@ -300,6 +315,7 @@ class SlaveSynchronize:
             ("subscription groups", self._sync_groups),
             ("message request modes", self._sync_request_modes),
         ]
+        steps = [(what, step) for what, step in steps if step not in in_log]
         if self._timer_wheel():
             steps.append(("timer metrics", self._sync_timer_metrics))
         if self._compaction is not None:
@@ -412,9 +428,12 @@ class SlaveSynchronize:
                 return
             if offsets.slave_commits:
                 await self._hand_over(address, offsets.ahead_of_master(await self._ask(self._known_to(address))))
+            committed = self._own_log.max_physical_offset if self._tables_in_log() else 0
             first, following = await self._ask(
                 self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0)
             )
+            if 0 < log_end_of(first) < committed:
+                raise RemoteProtocolError("it knows of less of the log than is committed here, and leads no more")
             if "deletedTopics" in first:
                 self._tables.adopt_deletions(first["deletedTopics"])
             await self._take_page(first)
@@ -428,7 +447,8 @@ class SlaveSynchronize:
         offset may have passed an unacknowledged message because the log has a copy of it.
 
         Raises:
-            RemoteProtocolError: the log is far behind, or these are no offsets; nothing was changed.
+            RemoteProtocolError: the log is far behind, or these are no offsets, or older ones than the log says that
+                operators have set; nothing was changed.
         """
         end = log_end_of(page)
         if not await self._has_log(end, _LONG_LOOKS):
@@ -438,6 +458,8 @@ class SlaveSynchronize:
             )
         if not self._joins_master():
             raise RemoteProtocolError("the link to its log ended before it was here")
+        if end and self._tables_in_log() and self._tables.offsets.lacks_set(page):
+            raise RemoteProtocolError("they lack what operators have set in the log that is here")
         self._tables.offsets.take_from_master(page)
 
     async def _known_to(self, address: str) -> OffsetTable:

@@ -193,6 +193,11 @@ class DLedgerServer:
         """Return the id of the leader, as far as this member knows."""
         return self.node.leader_id
 
+    @property
+    def leader_is_java(self) -> bool:
+        """Return whether the present leader is known to be a Java member."""
+        return self.node.leader_is_java
+
     def promise_refusal(self) -> DLedgerResponseCode | None:
         """Returns why this member may not act as the group's leader now; None if it may."""
         return self.node.promise_refusal(self._clock.monotonic_ms())

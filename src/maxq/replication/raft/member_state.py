@@ -26,6 +26,7 @@ class MemberState:
         committed_index: the highest index that is known to be committed; it never falls.
         leader_heard_ms: when a heart-beat of the leader came last.
         leader_is_maxq: did the last heart-beat say so?
+        leader_is_java: has the present leader sent a heart-beat, and was the last one a Java member's?
         frozen: a leader wanted a committed entry gone (S8): no vote and no candidacy any more in this run.
         elects_from_ms: before this it elects nobody, unless a leader hands over: a moment before its end the process
             before it may have answered a leader, who speaks for the group on the strength of that. It is over when a
@@ -44,6 +45,7 @@ class MemberState:
         self.leader_id: str | None = None
         self.leader_heard_ms = now
         self.leader_is_maxq = False
+        self.leader_is_java = False
         has_answered_none = self.term == 0 or config.quorum == 1
         self.elects_from_ms = now if has_answered_none else now + config.election_timeout_ms
         self.frozen = False
@@ -175,4 +177,5 @@ class MemberState:
         standing = (role, self.term, leader_id)
         if standing != self._standing:
             self._standing = standing
+            self.leader_is_java = False
             self.on_change(now)

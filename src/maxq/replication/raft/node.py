@@ -100,6 +100,11 @@ class RaftNode:
         return self._state.leader_id
 
     @property
+    def leader_is_java(self) -> bool:
+        """Return whether the present leader has sent a heart-beat and is a Java member."""
+        return self._state.leader_is_java
+
+    @property
     def committed_index(self) -> int:
         """The index up to which everything is committed, as far as this member knows."""
         return self._state.committed_index
@@ -302,6 +307,7 @@ class RaftNode:
         if refusal is None:
             self._state.leader_heard_ms = now
             self._state.leader_is_maxq = request.maxq is not None
+            self._state.leader_is_java = request.maxq is None
             self._outbox.answer(token, HeartBeatReply(maxq=maxq))
         else:
             term = self._state.term if refusal == DLedgerResponseCode.EXPIRED_TERM else -1

@@ -296,3 +296,19 @@ async def test_what_was_dispatched_is_on_the_disk_before_the_store_says_so() -> 
     assert b'"T"' in member.world.disk.read(path)
     for one in (leader, member):
         await one.records.stop()
+
+
+async def test_members_have_the_leaders_versions_also_where_no_row_has_changed() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.log.refuses = True
+    leader.make("T")
+    leader.world.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    leader.world.topics.delete_topic_configs(["T"])
+    leader.world.groups.delete_subscription_group_config("G")
+    leader.log.refuses = False
+    leader.records.write()
+    member.hears(leader)
+    assert leader.log.said(1)["whole"] is False
+    assert member.world.topics.data_version == leader.world.topics.data_version
+    assert member.world.groups.data_version == leader.world.groups.data_version

@@ -68,6 +68,7 @@ class Scene:
         self.log = self.slave.store
         self.log.max_physical_offset = 0
         self.joins_master = True
+        self.tables_in_log = False
         self.files = ReplicatedConfigFiles(self.slave.disk, CONFIG_DIR)
         slave = self.slave
         self.synchronize = SlaveSynchronize(
@@ -86,6 +87,7 @@ class Scene:
             timer_wheel=lambda: self.timer_wheel,
             own_log=cast(MessageStore, self.log),
             joins_master=lambda: self.joins_master,
+            tables_in_log=lambda: self.tables_in_log,
         )
         self.synchronize.set_master_address(MASTER)
 
@@ -706,3 +708,65 @@ async def test_tables_of_a_new_master_do_not_wait_for_the_answer_of_one_that_is_
     scene.synchronize.set_master_address("10.0.0.3:10911")
     await until(lambda: scene.slave.topics.contains_topic("T"))
     await scene.synchronize.stop()
+
+
+# --- a member of a DLedger group --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_further_rounds")
+async def test_where_the_log_says_what_tables_are_nobody_is_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slave_synchronize, "_RETRY", 0.001)
+    scene = Scene()
+    scene.client.__class__ = WaitingClient
+    scene.tables_in_log = True
+    scene.master.add_topic("T")
+    scene.master.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 1)
+    scene.synchronize.start()
+    await until(lambda: scene.synchronize.rounds > 0)
+    await asyncio.sleep(0.01)
+    assert not scene.slave.topics.contains_topic("T")
+    assert not scene.slave.groups.contains_subscription_group("G")
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 1}
+    tables = {
+        RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, RequestCode.MAXQ_AWAIT_TABLE_CHANGE,
+    }  # fmt: skip
+    assert not tables & set(scene.client.codes())
+    scene.tables_in_log = False  # a Java member leads now
+    await until(lambda: scene.slave.topics.contains_topic("T") and scene.slave.groups.contains_subscription_group("G"))
+    await scene.synchronize.stop()
+
+
+async def test_offsets_without_what_the_log_says_that_an_operator_has_set_are_not_taken() -> None:
+    """A reset would be undone by an answer that comes late, or from a broker that was the leader and lost its power."""
+    scene = Scene()
+    scene.tables_in_log = True
+    scene.master.store.max_physical_offset = scene.log.max_physical_offset = 1000
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 7)
+    scene.master.offsets.has_set(100)
+    assert scene.slave.offsets.take_set({"T@G": {0: 2}}, 500)
+    assert await scene.synchronize.sync_all()
+    assert scene.synchronize.rounds == 0
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 2}
+    scene.master.offsets.take_set({"T@G": {0: 2}}, 500)
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 3)
+    assert await scene.synchronize.sync_all()
+    assert scene.synchronize.rounds == 1
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 3}
+
+
+async def test_offsets_of_a_member_that_knows_of_less_of_the_log_are_not_taken() -> None:
+    """It was the leader, lost its power, and is there again with what it had written to the disk by then."""
+    scene = Scene()
+    scene.tables_in_log = True
+    scene.master.store.max_physical_offset, scene.log.max_physical_offset = 999, 1000
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 3)
+    scene.slave.offsets.commit_offset("c", "G", "T", 0, 7)
+    assert await scene.synchronize.sync_all()
+    assert scene.synchronize.rounds == 0
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 7}
+    scene.master.store.max_physical_offset = 1000
+    assert await scene.synchronize.sync_all()
+    assert scene.synchronize.rounds == 1
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 3}

@@ -237,3 +237,17 @@ def test_a_heart_beat_that_is_refused_is_told_why_and_a_term_only_if_its_own_is_
     assert isinstance(reply, HeartBeatReply)
     assert (reply.code.name, reply.term, reply.maxq, reply.group) == (code, term, "d1", "g")
     assert (member.node.role, member.node.term) == (Role.LEADER, 2)
+
+
+def test_a_leader_is_known_as_javas_by_its_heart_beats_and_until_the_term_ends() -> None:
+    """A member asks such a leader for its tables, and no other one."""
+    member = OneMember(1, 1)
+    assert not member.node.leader_is_java
+    member.ask(PushRequest(group="g", remote_id="n0", leader_id="n1", term=2, commit_index=-1))
+    assert member.node.leader_id == "n1" and not member.node.leader_is_java
+    member.ask(HeartBeatRequest(group="g", remote_id="n0", leader_id="n1", term=2))
+    assert member.node.leader_is_java
+    member.ask(PushRequest(group="g", remote_id="n0", leader_id="n2", term=3, commit_index=-1))
+    assert member.node.leader_id == "n2" and not member.node.leader_is_java
+    member.ask(HeartBeatRequest(group="g", remote_id="n0", leader_id="n2", term=3, maxq="d1"))
+    assert not member.node.leader_is_java

@@ -263,6 +263,11 @@ class ConsumerOffsetManager(PeriodicManager):
             self.data_version = DataVersion.from_json(version)
         self.has_set(_set_up_to(first_page))
 
+    def lacks_set(self, page: dict[str, Any]) -> bool:
+        """Return whether a page of another broker's table is older than an operator's change that this table has from
+        the log."""
+        return _set_up_to(page) < self.set_up_to
+
     def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
         """Apply offsets that operators have set, by `topic@group`, from the record at physical offset `at` of a DLedger
         group's log. Returns whether they were applied; the table may already have them, and later commits of
