@@ -15,6 +15,7 @@ from setuptools.modified import newer_group
 HOT_MODULES = [
     "maxq.auth.signing_cy",
     "maxq.broker.fast_path.pull_answers_cy",
+    "maxq.client.producer.fast_sends_cy",
     "maxq.filter.comparisons_cy",
     "maxq.filter.nodes_cy",
     "maxq.filter.predicates_cy",

@@ -77,21 +77,24 @@ class MessageFeed:
                 turn.set_result(None)
                 count -= 1
 
-    async def take(self) -> Numbered | None:
-        """Return the next message and its number; None if there are no more."""
-        while not self._messages and not self._is_closed:
-            if self._is_ended and not self._messages:
-                return None
+    async def take(self, most: int) -> list[Numbered]:
+        """Return the next messages with their numbers, `most` of them at most, as soon as there is one; an empty list
+        if there are no more."""
+        messages = self._messages
+        while not messages and not self._is_closed:
+            if self._is_ended and not messages:
+                return []
             turn = self._loop.create_future()
             self._waiting.append(turn)
-            if self._messages or self._is_ended:  # given between the two looks
+            if messages or self._is_ended:  # given between the two looks
                 turn.cancel()
                 continue
             await turn
         if self._is_closed:
-            return None
-        taken = self._messages.popleft()
-        if len(self._messages) == self._limit // 2:
+            return []
+        was_above = len(messages) > self._limit // 2
+        taken = [messages.popleft() for _ in range(min(most, len(messages)))]
+        if was_above and len(messages) <= self._limit // 2:
             self._make_room()
         return taken
 

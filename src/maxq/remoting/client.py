@@ -49,8 +49,11 @@ class RemotingClient(RemotingEndpoint):
     that brokers send to clients.
 
     Attributes:
+        changes_requests: something is added to each request before it is sent.
         on_lost: told the address of a server whose connection is closed, unless it was `close_connection` that did it.
     """
+
+    changes_requests = False
 
     def __init__(self, config: NettyClientConfig, *, clock: Clock, rng: Rng, tls: ClientTls | None = None) -> None:
         """`tls`: encrypts all connections; None means that none is encrypted."""
@@ -90,14 +93,14 @@ class RemotingClient(RemotingEndpoint):
         response = await self._invoke_on(connection, address, command, deadline, timeout_ms)
         if response.code != ResponseCode.GO_AWAY:
             return response
-        self._forget(address, connection)
+        self.forget(address, connection)
         if self._config.enable_reconnect_for_go_away:
             log.info("%s goes away, connecting anew", address)
             again = await self._connection(address, max(1, deadline - self._clock.monotonic_ms()))
             response = await self._invoke_on(again, address, command, deadline, timeout_ms)
             if response.code != ResponseCode.GO_AWAY:
                 return response
-            self._forget(address, again)
+            self.forget(address, again)
         raise RemotingSendError(f"send request to <{address}> failed: it goes away", address=address)
 
     async def connect(self, address: str, timeout_ms: int) -> Connection:
@@ -129,12 +132,16 @@ class RemotingClient(RemotingEndpoint):
         try:
             return await connection.invoke(command, left_ms)
         except RemotingTimeoutError:
-            # Java closes the socket when there was time enough to wait. Here only if it stayed silent all the time:
-            # then it may be half open, while an answer that is merely late harms nobody.
-            if self._config.client_close_socket_if_timeout and connection.arrivals == arrivals:
-                log.warning("%s did not answer within %d ms and was silent; closed", address, left_ms)
-                connection.abort("silent until the timeout of a request")
+            self.close_if_silent(connection, address, arrivals, left_ms)
             raise
+
+    def close_if_silent(self, connection: Connection, address: str, arrivals: int, waited_ms: int) -> None:
+        """Close a connection after a request that was not answered within `waited_ms`, if nothing has arrived on it
+        since there were `arrivals`. Java closes it in any case; but only a silent one may be half open, and an answer
+        that is merely late harms nobody."""
+        if self._config.client_close_socket_if_timeout and connection.arrivals == arrivals:
+            log.warning("%s did not answer within %d ms and was silent; closed", address, waited_ms)
+            connection.abort("silent until the timeout of a request")
 
     # --- connections -------------------------------------------------------------------------------------------------
 
@@ -233,7 +240,7 @@ class RemotingClient(RemotingEndpoint):
         connection.ready = asyncio.get_running_loop().create_future()
         return connection
 
-    def _forget(self, address: str, connection: Connection) -> None:
+    def forget(self, address: str, connection: Connection) -> None:
         """Send no more requests on this connection. It stays open until its answers have arrived and it has been
         idle."""
         if self._by_address.get(address) is connection:
@@ -246,6 +253,11 @@ class RemotingClient(RemotingEndpoint):
         super().closed(connection, error)
         for address in lost:
             self.on_lost(address)
+
+    def open_connection(self, address: str) -> Connection | None:
+        """Return the connection to a server if it is open."""
+        connection = self._by_address.get(address)
+        return None if connection is None or connection.is_closed else connection
 
     def open_connections(self) -> list[tuple[str, Connection]]:
         """Return address and connection of every server to which a connection is open."""

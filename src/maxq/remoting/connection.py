@@ -344,6 +344,24 @@ class Connection(asyncio.BufferedProtocol):
         self.write(self._requests.request(command, on_reply))
         return command.opaque
 
+    @property
+    def waiters(self) -> dict[int, _Waiter]:
+        """Return who waits for answers, by the number (opaque) of their requests. Who sends with `send_requests` adds
+        to it."""
+        return self._requests.waiters
+
+    def send_requests(self, frames: bytes, count: int) -> None:
+        """Send `count` encoded requests, whose `waiters` are entered."""
+        self._requests.requests += count
+        self.write([frames])
+
+    def broken(self) -> RemotingSendError:
+        """Make the error for who waits for an answer when the connection is closed."""
+        return RemotingSendError(
+            f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
+            address=self.remote_address,
+        )
+
     def forget(self, opaque: int) -> None:
         """Stop waiting for the answer to a request of `request`."""
         self._requests.forget(opaque)
@@ -412,10 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
         self._release()
         self.partial, self.own_buffer, self._out = b"", None, []
-        broken = RemotingSendError(
-            f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
-            address=self.remote_address,
-        )
+        broken = self.broken()
         for waiter in self._requests.end():
             if not isinstance(waiter, asyncio.Future):
                 waiter(None)

@@ -51,6 +51,8 @@ class NamespaceRPCHook:
 class HookedRemotingClient(RemotingClient):
     """A RemotingClient whose requests pass hooks, in the order in which they are given."""
 
+    changes_requests = True
+
     def __init__(
         self,
         config: NettyClientConfig,

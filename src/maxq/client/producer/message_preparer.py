@@ -74,6 +74,9 @@ class MessagePreparer:
     Args:
         ids: where unique ids come from.
         keeps_messages: PreparedMessage.messages is wanted, by hooks.
+
+    Attributes:
+        legal_topics: topics that were checked: the user's name → the name on the wire.
     """
 
     def __init__(self, config: ProducerConfig, *, ids: UniqIdGenerator, clock: Clock, keeps_messages: bool) -> None:
@@ -81,7 +84,7 @@ class MessagePreparer:
         self._ids = ids
         self._clock = clock
         self._keeps_messages = keeps_messages
-        self._legal_topics: dict[str, str] = {}  # the user's name → name on the wire
+        self.legal_topics: dict[str, str] = {}
 
     def wire_topic(self, topic: str) -> str:
         """Return the name of a topic on the wire.
@@ -89,12 +92,12 @@ class MessagePreparer:
         Raises:
             NameIllegalError: nobody may send there.
         """
-        wire = self._legal_topics.get(topic)
+        wire = self.legal_topics.get(topic)
         if wire is None:
             check_send_topic(topic)
-            if len(self._legal_topics) >= _MOST_TOPICS:
-                self._legal_topics.clear()
-            wire = self._legal_topics[topic] = wrap(self._config.namespace, topic)
+            if len(self.legal_topics) >= _MOST_TOPICS:
+                self.legal_topics.clear()
+            wire = self.legal_topics[topic] = wrap(self._config.namespace, topic)
         return wire
 
     def check(self, message: Message) -> int:
@@ -125,7 +128,7 @@ class MessagePreparer:
             ClientError: it is illegal; says why.
         """
         check_types(message)
-        topic = self._legal_topics.get(message.topic) or self.wire_topic(message.topic)
+        topic = self.legal_topics.get(message.topic) or self.wire_topic(message.topic)
         config = self._config
         body = message.body
         size = len(body)

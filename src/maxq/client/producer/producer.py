@@ -9,7 +9,6 @@ Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/prod
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +25,8 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.topic_publish_info import TopicPublishInfo
 from maxq.client.message_feed import MessageFeed
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
+from maxq.client.producer.fast_sends_cy import PendingSend
+from maxq.client.producer.many_sends import ManySends
 from maxq.client.producer.message_preparer import PreparedMessage
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.producer.produce_accumulator import ProduceAccumulator
@@ -48,42 +49,6 @@ Arg = TypeVar("Arg")
 QueueSelector = Callable[[Sequence[MessageQueue], Message, Arg], MessageQueue]
 
 _DETECTOR_INTERVAL_MS = 3_000
-_MANY_BYTES = 4 << 20  # of bodies that send_many has on their way at once; one larger message goes by itself
-
-
-class _Room:
-    """The bytes that may be on their way at once. A send that needs more than are free waits in a queue."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._taken = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    def take(self, size: int) -> bool:
-        """Take `size` bytes at once, if they are free and no caller waits. If nothing is in use, a size above the limit
-        is granted, too."""
-        if self._waiting or not self._fits(size):
-            return False
-        self._taken += size
-        return True
-
-    def _fits(self, size: int) -> bool:
-        return self._taken == 0 or self._taken + size <= self._limit
-
-    async def wait_for(self, size: int) -> None:
-        """Wait until `size` bytes are free, and take them."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        await turn
-
-    def give(self, size: int) -> None:
-        """Give back `size` bytes of the limit, and let those in who wait for it."""
-        self._taken -= size
-        while self._waiting and (self._waiting[0][1].done() or self._fits(self._waiting[0][0])):
-            wanted, turn = self._waiting.popleft()
-            if not turn.done():  # cancelled
-                self._taken += wanted
-                turn.set_result(None)
 
 
 class Producer:
@@ -163,6 +128,7 @@ class Producer:
 
         async def stop() -> None:
             self._instance = None
+            self._sender.close()
             if self._detector is not None:
                 self._detector.cancel()
                 await asyncio.gather(self._detector, return_exceptions=True)
@@ -226,10 +192,34 @@ class Producer:
             RemotingTimeoutError: no answer in time.
         """
         sender = self._sender if self._instance is not None else self._running()
-        gathered = self._gather(message, queue)
-        if gathered is not None:
-            return await gathered
-        return await self._send(sender, sender.preparer.prepare(message), queue, timeout_ms)
+        if self._accumulator is not None:
+            gathered = self._gather(self._accumulator, message, queue)
+            if gathered is not None:
+                return await gathered
+        pending = self._post(sender, message, queue, timeout_ms)
+        if pending is None:
+            return await self._send(sender, sender.preparer.prepare(message), queue, timeout_ms)
+        return await self._outcome(sender, pending, queue, self._config.retry_times_when_send_failed)
+
+    def _post(
+        self, sender: MessageSender, message: Message, queue: MessageQueue | None, timeout_ms: int | None
+    ) -> PendingSend | None:
+        """Send a message in the common way; None: it needs the general one."""
+        if sender.fast is None:
+            return None
+        return sender.fast.post(message, None if queue is None else self._on_wire(queue), self._timeout_ms(timeout_ms))
+
+    async def _outcome(
+        self, sender: MessageSender, pending: PendingSend, queue: MessageQueue | None, retries: int
+    ) -> SendResult:
+        try:
+            result = await pending.future
+        except asyncio.CancelledError:
+            pending.forget()
+            raise
+        if result is not None:
+            return result
+        return await sender.go_on(pending, retries, queue=None if queue is None else pending.target.queue)
 
     def _send(
         self, sender: MessageSender, prepared: PreparedMessage, queue: MessageQueue | None, timeout_ms: int | None
@@ -239,8 +229,10 @@ class Producer:
         return sender.send(prepared, self._timeout_ms(timeout_ms), retries, queue=wire)
 
     def _timeout_ms(self, given: int | None) -> int:
+        if given is None:
+            return self._config.send_msg_timeout
         check_number("timeout_ms", given, low=1)
-        return self._config.send_msg_timeout if given is None else given
+        return given
 
     def _queue_for(self, prepared: PreparedMessage, queue: MessageQueue) -> MessageQueue:
         """Return the message queue that the caller chose, with the topic name as requests carry it."""
@@ -249,11 +241,10 @@ class Producer:
             raise WrongArgumentError(f"a message of topic {prepared.topic} cannot be sent to {wire}, of another topic")
         return wire
 
-    def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
+    def _gather(
+        self, accumulator: ProduceAccumulator, message: Message, queue: MessageQueue | None
+    ) -> asyncio.Future[SendResult] | None:
         """Add a message to a batch that waits for more (`auto_batch`). Returns None if it must be sent by itself."""
-        accumulator = self._accumulator
-        if accumulator is None:
-            return None
         preparer = self._sender.preparer
         size = preparer.check(message)
         if not accumulator.can_batch(message, size):
@@ -332,8 +323,13 @@ class Producer:
         """Send several messages of one topic in one request: all of them are stored, one after the other in one
         queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
         `send`."""
-        sender = self._running()
-        return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
+        sender, pending = self._running(), None
+        if sender.fast is not None and isinstance(messages, (list, tuple)):
+            wire = None if queue is None else self._on_wire(queue)
+            pending = sender.fast.post_batch(messages, wire, self._timeout_ms(timeout_ms))
+        if pending is None:
+            return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
+        return await self._outcome(sender, pending, queue, self._config.retry_times_when_send_failed)
 
     async def send_many(
         self,
@@ -357,56 +353,10 @@ class Producer:
         """
         sender = self._running()
         check_number("in_flight", in_flight, low=1)
-        timeout_ms, retries = self._config.send_msg_timeout, self._config.retry_times_when_send_failed
-        results: dict[int, SendResult] = {}
-        failures: list[Exception] = []
-        room = _Room(_MANY_BYTES)
-        if isinstance(messages, MessageFeed):
-            feed, draw = messages, messages.take
-        else:
+        if not isinstance(messages, MessageFeed):
             check_messages(messages)
-            feed, numbered = None, enumerate(messages)
-
-            async def draw() -> tuple[int, Message] | None:
-                return next(numbered, None)
-
-        async def work() -> None:
-            # A fixed number of tasks share the source: cheaper than a task for each message.
-            while not failures:
-                size = 0
-                try:
-                    drawn = await draw()
-                    if drawn is None:
-                        return
-                    place, message = drawn
-                    prepared = sender.preparer.prepare(message)
-                    if not room.take(len(prepared.body)):
-                        await room.wait_for(len(prepared.body))
-                    size = len(prepared.body)
-                    if failures:
-                        return
-                    result = await sender.send(prepared, timeout_ms, retries)
-                    if feed is not None:
-                        feed.on_result(place, result)
-                    else:
-                        results[place] = result
-                    if on_result is not None:
-                        on_result(result)
-                except Exception as error:
-                    failures.append(error)
-                    if feed is not None:
-                        feed.close()
-                finally:
-                    room.give(size)  # 0: none was taken
-
-        try:
-            await asyncio.gather(*(work() for _ in range(in_flight)))
-        finally:
-            if feed is not None:
-                feed.close()
-        if failures:
-            raise failures[0]
-        return [results[place] for place in sorted(results)]
+        many = ManySends(sender, self._config, in_flight, on_result)
+        return await many.run(messages)
 
     def send_async(
         self,
@@ -421,12 +371,15 @@ class Producer:
             ClientError: an illegal message. Everything later goes to the future.
         """
         sender = self._running()
-        future = self._gather(message, None)
+        future = None if self._accumulator is None else self._gather(self._accumulator, message, None)
         if future is None:
-            prepared = sender.preparer.prepare(message)
-            timeout_ms = self._timeout_ms(timeout_ms)
             retries = self._config.retry_times_when_send_async_failed
-            future = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
+            pending = self._post(sender, message, None, timeout_ms)
+            if pending is not None:
+                future = asyncio.ensure_future(self._outcome(sender, pending, None, retries))
+            else:
+                prepared = sender.preparer.prepare(message)
+                future = asyncio.ensure_future(sender.send(prepared, self._timeout_ms(timeout_ms), retries))
         if callback is not None:
             tell = callback
 

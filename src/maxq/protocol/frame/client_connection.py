@@ -52,9 +52,10 @@ class ClientConnection(Generic[Waiter]):
 
     Attributes:
         requests: how many requests there ever were, without one-way ones.
+        waiters: by the number (opaque) of their requests.
     """
 
-    __slots__ = ("_body_left", "_limit", "_numbers", "_peer", "_received", "_sign", "_waiters", "requests")
+    __slots__ = ("_body_left", "_limit", "_numbers", "_peer", "_received", "_sign", "requests", "waiters")
 
     def __init__(
         self,
@@ -75,14 +76,14 @@ class ClientConnection(Generic[Waiter]):
         self._limit = limit
         self._numbers = numbers
         self._sign = sign
-        self._waiters: dict[int, Waiter] = {}
+        self.waiters: dict[int, Waiter] = {}
         self.requests = 0
         self._received = bytearray()
         self._body_left = 0  # bytes of the body that belongs to the last event
 
     def __len__(self) -> int:
         """Return how many requests wait for answers."""
-        return len(self._waiters)
+        return len(self.waiters)
 
     def is_at(self, peer: str) -> None:
         """Set the address of the server, which may not be known from the start."""
@@ -92,8 +93,8 @@ class ClientConnection(Generic[Waiter]):
 
     def check_room(self) -> None:
         """Raise RemotingSendError if no further request may wait on this connection."""
-        if self._limit is not None and len(self._waiters) >= self._limit:
-            text = f"{len(self._waiters)} requests wait for answers of <{self._peer}>, which is the limit"
+        if self._limit is not None and len(self.waiters) >= self._limit:
+            text = f"{len(self.waiters)} requests wait for answers of <{self._peer}>, which is the limit"
             raise RemotingSendError(text, address=self._peer)
 
     def request(self, command: RemotingCommand, waiter: Waiter) -> list[bytes | memoryview]:
@@ -106,7 +107,7 @@ class ClientConnection(Generic[Waiter]):
         self.check_room()
         frame = self._encode(command)
         self.requests += 1
-        self._waiters[command.opaque] = waiter
+        self.waiters[command.opaque] = waiter
         return frame
 
     def oneway(self, command: RemotingCommand) -> list[bytes | memoryview]:
@@ -124,16 +125,16 @@ class ClientConnection(Generic[Waiter]):
 
     def answered(self, command: RemotingCommand) -> Waiter | None:
         """Return the waiter of this answer and remove it from the table; None if no caller waits."""
-        return self._waiters.pop(command.opaque, None)
+        return self.waiters.pop(command.opaque, None)
 
     def forget(self, opaque: int) -> None:
         """Stop waiting for the answer to a request."""
-        self._waiters.pop(opaque, None)
+        self.waiters.pop(opaque, None)
 
     def end(self) -> list[Waiter]:
         """Return all waiters and forget them, because no more answers come."""
-        waiters = list(self._waiters.values())
-        self._waiters.clear()
+        waiters = list(self.waiters.values())
+        self.waiters.clear()
         return waiters
 
     # --- receiving ---

@@ -110,11 +110,18 @@ class UniqIdGenerator:
 
     def next(self) -> str:
         """Return a new id: 32 characters with an IPv4 address, 56 with IPv6."""
+        head, number = self.reserve(1)
+        return f"{head}{number:04X}"
+
+    def reserve(self, count: int) -> tuple[str, int]:
+        """Return `count` new ids: what all of them begin with, and the number that is the end of the first, as four
+        hexadecimal digits. Those of the others follow it; behind 65535 comes 0."""
         now = self._clock.wall_ms()
         if now >= self._month_end or now < self._month_start - _BACKWARD_STEP_MS:
             self._set_month(now)
-        self._counter = (self._counter + 1) & 0xFFFF
-        return f"{self._prefix}{max(0, now - self._month_start) & 0xFFFFFFFF:08X}{self._counter:04X}"
+        first = (self._counter + 1) & 0xFFFF
+        self._counter = (self._counter + count) & 0xFFFF
+        return f"{self._prefix}{max(0, now - self._month_start) & 0xFFFFFFFF:08X}", first
 
     def _set_month(self, now_ms: int) -> None:
         # Java takes the local month; nothing decodes it to more than "about when", and UTC gives every machine the

@@ -466,7 +466,7 @@ def test_a_window_of_requests_is_in_flight_and_no_more() -> None:
 
 
 def test_large_messages_wait_for_one_another_lest_the_last_ones_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxq.client.producer.producer._MANY_BYTES", 4096)
+    monkeypatch.setattr("maxq.client.producer.many_sends._MANY_BYTES", 4096)
 
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
