@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from maxq.client.client_config import ProducerConfig
     from maxq.client.instance.mq_client import MQClientInstance
     from maxq.client.producer.message_sender import MessageSender
-    from maxq.protocol.frame.remoting_command import RemotingCommand
     from maxq.remoting.connection import Connection
 
 
@@ -204,7 +203,7 @@ class PendingSend:
 
     def __call__(
         self,
-        command,  # type: RemotingCommand | None
+        command,
     ):
         # type: (...) -> None
         """Take an answer that SendAnswers has not read; None: the connection broke."""
@@ -555,7 +554,7 @@ class FastSends:
     def post_many(
         self,
         numbered,  # type: list[tuple[int, Message]]
-        window: "SendWindow",
+        window: SendWindow,
         timeout_ms: cython.longlong,
     ):
         # type: (...) -> int
@@ -811,8 +810,6 @@ class FastSends:
             return None
         topic = messages[0].topic
         room: cython.Py_ssize_t = 0
-        size: cython.Py_ssize_t
-        count: cython.Py_ssize_t = 0
         pairs: dict
         ids: list = []
         self._id_head, self._id_number = self._ids.reserve(len(messages))

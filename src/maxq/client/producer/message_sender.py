@@ -325,9 +325,7 @@ class MessageSender:
         broker_name = self.instance.routes.broker_of(queue)
         self.faults.update(broker_name, now_ms - started_ms, now_ms, isolation=isolation, reachable=reachable)
 
-    def result(
-        self, prepared: OfMessage, queue: MessageQueue, response: RemotingCommand, address: str
-    ) -> SendResult:
+    def result(self, prepared: OfMessage, queue: MessageQueue, response: RemotingCommand, address: str) -> SendResult:
         """Make the SendResult of a broker's answer.
 
         Raises:
