@@ -833,6 +833,8 @@ class FastSends:
             for name, value in pairs.items():
                 if type(name) is not str or type(value) is not str or name in _SPECIAL_IN_BATCH:
                     return None
+                if name == _INSTANCE_ID and not self._namespace:
+                    return None  # it would be one of the whole batch
                 room += 4 * (len(name) + len(value)) + 2
         if room > _MOST_BATCH_ROOM:
             return None

@@ -389,7 +389,7 @@ class MessageSender:
         prepared = PreparedMessage(
             pending.topic, pending.msg_id, pending.body, 0, text, 0, pending.born_ms, pending.is_batch
         )
-        failed = None if pending.error is None else (pending.target.queue, pending.error)
+        failed = pending.target.queue, pending.error
         return await self.over_tries(
             prepared, self.send_kernel, pending.timeout_ms, retries, queue=queue, deadline_ms=pending.deadline_ms,
             failed=failed,
@@ -442,14 +442,14 @@ class MessageSender:
         queue: MessageQueue | None = None,
         choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
         deadline_ms: int | None = None,
-        failed: tuple[MessageQueue, Exception] | None = None,
+        failed: tuple[MessageQueue, Exception | None] | None = None,
     ) -> Result:
         """Return the first success of `one_try(prepared, queue, milliseconds left)`, on queues of the topic's brokers
         or on one. The other arguments and errors are those of `send`.
 
         Args:
             deadline_ms: when the time is over (monotonic); None: `timeout_ms` from now.
-            failed: the queue of a try that was made before, and its error.
+            failed: the queue of a try that was made before, and its error; None: that queue is to be tried again.
         """
         if deadline_ms is None:
             deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -458,7 +458,7 @@ class MessageSender:
         while True:
             name = None
             try:
-                if failed is not None:
+                if failed is not None and failed[1] is not None:
                     (target, error), failed = failed, None
                     name = target.broker_name
                     raise error
@@ -467,7 +467,10 @@ class MessageSender:
                     info = await self._ask_for(prepared.topic, deadline_ms)
                 if queue is None and choose is not None:
                     queue = choose(info)
-                target = queue or self.select_queue(info, None if target is None else target.broker_name)
+                if failed is not None:
+                    target, failed = failed[0], None
+                else:
+                    target = queue or self.select_queue(info, None if target is None else target.broker_name)
                 if failures is not None and self.address(target) in failures.at:
                     await self._pause(failures, deadline_ms)
                 name = target.broker_name

@@ -272,7 +272,7 @@ def test_an_answer_is_read_as_in_the_general_way(
     assert compared(outcome(scenario, is_fast=True)) == compared(outcome(scenario, is_fast=False))
 
 
-@pytest.mark.parametrize("code", [1, 2, 13, 14, 16, 17, 29, 215, 501, 2102, ResponseCode.GO_AWAY])
+@pytest.mark.parametrize("code", [1, 2, 13, 14, 16, 17, 29, 215, 501, 2102])
 @pytest.mark.parametrize("both_refuse", [False, True])
 def test_a_refusal_leads_to_what_it_does_in_the_general_way(form: ModuleType, code: int, both_refuse: bool) -> None:
     async def scenario(cluster: MockCluster, producer: Producer) -> SendResult:
@@ -284,13 +284,31 @@ def test_a_refusal_leads_to_what_it_does_in_the_general_way(form: ModuleType, co
     the_same(scenario)
 
 
+@pytest.mark.parametrize("refusing", [1, 2])
+def test_a_broker_that_goes_away_is_asked_once_more_on_a_new_connection(form: ModuleType, refusing: int) -> None:
+    async def scenario(cluster: MockCluster, producer: Producer) -> list[str]:
+        for broker in list(cluster.brokers.values())[:refusing]:
+            broker.scripts[SEND] = lambda request: request.reply(ResponseCode.GO_AWAY, "as scripted")
+        found = []
+        for _ in range(4):
+            try:
+                found.append((await producer.send(Message("T", b"x"), timeout_ms=500)).message_queue.broker_name)
+            except Exception as error:
+                found.append(type(error).__name__)
+        return found
+
+    general: Any = outcome(scenario, is_fast=False)
+    fast: Any = outcome(scenario, is_fast=True)
+    assert fast[0] == general[0]
+
+
 def test_a_broker_that_never_answers_leads_to_the_same_error(form: ModuleType) -> None:
     async def scenario(cluster: MockCluster, producer: Producer) -> SendResult:
         for broker in cluster.brokers.values():
             broker.is_paused = True
         return await producer.send(Message("T", b"x"), timeout_ms=700)
 
-    kind, text = the_same(scenario)
+    _, text = the_same(scenario)
     assert "700(ms)" in text
 
 
