@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from functools import cache
 from typing import Protocol, TypeVar
 
 from maxq.client.client_config import ClientConfig, ClientEnvironment
@@ -28,6 +29,7 @@ from maxq.protocol.message.message import MessageExt, UniqIdGenerator
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
+from maxq.remoting.socket_io_cy import is_compiled
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +130,7 @@ class MQClientInstance:
 
     async def start(self) -> None:
         """Start the tasks that run at intervals: routes, heartbeats, offsets, …."""
+        _tell_if_slow()
         self.remoting.update_name_servers(self.config.name_servers())
         self._loop_end = self._close_at_the_end_of_the_loop()
         await anext(self._loop_end)
@@ -513,3 +516,13 @@ def already_started(what: str, instance: MQClientInstance) -> ClientError:
     if instance.is_forsaken:
         return ClientError(f"{what} was not shut down before its event loop ended: make another one")
     return ClientError(f"{what} is already started")
+
+
+@cache
+def _tell_if_slow() -> None:
+    """Warn once in a process that has none of the compiled modules."""
+    if not is_compiled():
+        log.warning(
+            "maxq is installed without its compiled modules: a message takes several times the processor time; install "
+            "a wheel, or a C compiler and then maxq again"
+        )

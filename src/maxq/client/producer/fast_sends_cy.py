@@ -130,10 +130,10 @@ class Line:
 
     @cython.cfunc
     def _use(self, connection) -> cython.bint:
-        """Write to this connection from now on. Frames for the one before, whose senders know that it broke, are
-        dropped. Returns False if there is none."""
+        """Write to this connection from now on. Frames for the one before leave on it; if it is closed they are
+        dropped, and who waits for their answers is told. Returns False if there is none."""
         if connection is not self.connection:
-            self._filled = self._count = 0
+            self.flush()
             self.connection = connection
             self.waiters = {} if connection is None else connection.waiters
         return connection is not None
@@ -904,7 +904,11 @@ class FastSends:
 
     def close(self):
         # type: (...) -> None
-        """Stop the timer, because the producer ends."""
+        """Stop the timer, because the producer ends, unless messages are still on their way."""
+        for connection in self._used:
+            for waiter in connection.waiters.values():
+                if type(waiter) is PendingSend:
+                    return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

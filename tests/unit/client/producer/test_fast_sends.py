@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from maxq.client.client_config import ProducerConfig
+from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult
 from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import RemotingTimeoutError
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
@@ -454,3 +456,23 @@ def test_a_failed_batch_is_tried_elsewhere_as_a_whole(form: ModuleType) -> None:
         return found
 
     assert len(the_same(scenario)) == 4
+
+
+def test_a_send_has_its_timeout_when_its_producer_ends_before_the_client_does(form: ModuleType) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        manager = MQClientManager(cluster.environment())
+        names = [ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group=g, instance_name="one") for g in "AB"]
+        first, second = (Producer(config, cluster.environment(), manager=manager) for config in names)
+        async with second:
+            await first.start()
+            await warm(cluster, first, "T")
+            cluster.broker.scripts[SEND] = lambda request: None
+            send = asyncio.ensure_future(first.send(Message("T", b"x"), timeout_ms=1_000))
+            await asyncio.sleep(0.1)
+            await first.shutdown()
+            with pytest.raises(RemotingTimeoutError):
+                await asyncio.wait_for(send, 3)
+
+    simulate(story)
