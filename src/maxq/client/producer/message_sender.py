@@ -458,10 +458,10 @@ class MessageSender:
         while True:
             name = None
             try:
-                if failed is not None and failed[1] is not None:
-                    (target, error), failed = failed, None
+                if failed is not None and (first_error := failed[1]) is not None:
+                    target, failed = failed[0], None
                     name = target.broker_name
-                    raise error
+                    raise first_error
                 info = self.instance.routes.known_publish_info(prepared.topic)
                 if info is None or not info.queues:
                     info = await self._ask_for(prepared.topic, deadline_ms)

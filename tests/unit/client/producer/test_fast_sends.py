@@ -315,7 +315,7 @@ def test_a_broker_that_never_answers_leads_to_the_same_error(form: ModuleType) -
 
 
 def test_a_connection_that_breaks_meanwhile_leads_to_the_other_broker(form: ModuleType) -> None:
-    async def scenario(cluster: MockCluster, producer: Producer) -> list[SendResult]:
+    async def scenario(cluster: MockCluster, producer: Producer) -> list[str]:
         first = cluster.master("broker-0")
         first.is_paused = True
         sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(8)]
