@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from maxq.client.client_config import ProducerConfig
     from maxq.client.instance.mq_client import MQClientInstance
-    from maxq.client.producer.message_sender import MessageSender
     from maxq.remoting.connection import Connection
 
 
@@ -403,13 +402,13 @@ class FastSends:
     """Sends the messages of one producer group for which the common case holds.
 
     Args:
-        sender: knows the other cases.
+        sender: the MessageSender, which knows the other cases.
 
     Attributes:
         remoting: the connections.
     """
 
-    sender = cython.declare(object, visibility="readonly")  # type: MessageSender
+    sender = cython.declare(object, visibility="readonly")  # type: Any
     remoting = cython.declare(object, visibility="readonly")  # type: Any
     _routes = cython.declare(object)
     _brokers = cython.declare(object)
@@ -435,7 +434,7 @@ class FastSends:
 
     def __init__(
         self,
-        sender,  # type: MessageSender
+        sender,  # type: Any
         instance,  # type: MQClientInstance
         config,  # type: ProducerConfig
         loop,  # type: asyncio.AbstractEventLoop

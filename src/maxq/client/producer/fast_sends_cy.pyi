@@ -6,7 +6,6 @@ from typing import Any
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.instance.mq_client import MQClientInstance
-from maxq.client.producer.message_sender import MessageSender
 from maxq.client.results.send_result import SendResult
 from maxq.protocol.frame.frame_scanner_cy import FrameScanner
 from maxq.protocol.message.message import Message
@@ -67,10 +66,10 @@ class SendWindow:
     def wait(self, loop: asyncio.AbstractEventLoop, wake_at: int) -> asyncio.Future[None]: ...
 
 class FastSends:
-    sender: MessageSender
+    sender: Any
     remoting: Any
     def __init__(
-        self, sender: MessageSender, instance: MQClientInstance, config: ProducerConfig, loop: asyncio.AbstractEventLoop
+        self, sender: Any, instance: MQClientInstance, config: ProducerConfig, loop: asyncio.AbstractEventLoop
     ) -> None: ...
     def post(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> PendingSend | None: ...
     def post_batch(
