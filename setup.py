@@ -15,6 +15,9 @@ from setuptools.modified import newer_group
 HOT_MODULES = [
     "maxq.auth.signing_cy",
     "maxq.broker.fast_path.pull_answers_cy",
+    "maxq.client.consumer.held.fetch_queue_cy",
+    "maxq.client.consumer.held.held_messages_cy",
+    "maxq.client.instance.pull_answers_cy",
     "maxq.client.producer.fast_sends_cy",
     "maxq.filter.comparisons_cy",
     "maxq.filter.nodes_cy",
@@ -26,6 +29,7 @@ HOT_MODULES = [
     "maxq.protocol.frame.replies_cy",
     "maxq.protocol.frame.request_scanners_cy",
     "maxq.protocol.frame.send_scanner_cy",
+    "maxq.protocol.message.received_cy",
     "maxq.remoting.socket_io_cy",
     "maxq.runtime.metrics.metric_rows_cy",
     "maxq.store.dispatch.dispatch_cy",

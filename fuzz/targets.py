@@ -43,6 +43,7 @@ from maxq.protocol.message.message import (
     decode_message_id,
     decode_properties,
     decode_record,
+    decode_records,
     encode_batch,
     encode_host,
     encode_properties,
@@ -59,6 +60,7 @@ from maxq.protocol.message.pop_extra_info import (
     parse_order_count_info,
     parse_start_offset_info,
 )
+from maxq.protocol.message.received_cy import Pull, read_records
 from maxq.remoting.proxy_protocol import parse_proxy_header
 from maxq.store.append.log_final_cy import append_final
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -363,6 +365,18 @@ def records(data: bytes) -> bool:
     return count > 0
 
 
+def received_records(data: bytes) -> bool:
+    """Messages that are decoded when they are read are those of the plain decoder, or are left to it."""
+    received = read_records(data, Pull("", 0, 0))
+    if received is None:
+        return False
+    plain = decode_records(data, inflate=True)
+    for message in plain:
+        message.properties |= {"MIN_OFFSET": "0", "MAX_OFFSET": "0"}
+    assert received == plain
+    return bool(received)
+
+
 def record_seeds() -> list[bytes]:
     written = [encode_record(RECORD)]
     for kind in CompressionType:
@@ -536,6 +550,7 @@ TARGETS = [
     Target("compressed-body", compressed_body, (RemoteProtocolError,), compressed_seeds),
     Target("record", record, (RemoteProtocolError,), record_seeds),
     Target("record-stream", records, (), stream_seeds),
+    Target("received-records", received_records, (), lambda: [stream_seeds()[0], *record_seeds()]),
     Target("batch", batch, (RemoteProtocolError,), batch_seeds),
     Target("properties-text", properties_text, (), lambda: [encode_properties(PROPERTIES).encode()]),
     Target("trace-records", trace_body, (), trace_seeds),

@@ -44,9 +44,16 @@ from maxq.protocol.frame import body_limits
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import MAX_DIALECT_SIZE, MAX_HEADER_SIZE, decode_frame
 from maxq.protocol.json import json_dialect
-from maxq.protocol.message.message import decode_batch, decode_message_id, decode_properties
+from maxq.protocol.message.message import (
+    MessageExt,
+    decode_batch,
+    decode_message_id,
+    decode_properties,
+    encode_record,
+)
 from maxq.protocol.message.message_trace import decode_traces
 from maxq.protocol.message.pop_extra_info import parse_extra_info, parse_msg_offset_info, parse_start_offset_info
+from maxq.protocol.message.received_cy import Pull, read_records
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.http_server import read_head
 from maxq.remoting.proxy_protocol import looks_like_proxy_header, parse_proxy_header
@@ -369,6 +376,26 @@ def _batches() -> dict[str, Shape]:
     }
 
 
+def _pulls() -> dict[str, Shape]:
+    def record(body: bytes, properties: bytes) -> bytes:
+        return encode_record(MessageExt("T", body), properties)
+
+    return {
+        "small records": repeated(record(b"", b"")),
+        "many properties": repeated(record(b"x", b"a\x01b\x02" * 8_000)),
+        "many tags": repeated(record(b"x", b"TAGS\x01b\x02" * 4_000)),
+        "no separators": repeated(record(b"x", b"T" * 32_000)),
+        "separators": repeated(record(b"x", b"\x02" * 32_000)),
+        "zeros": repeated(b"\0"),
+    }
+
+
+def _pulled(data: bytes) -> None:
+    """As a consumer that selects by tag takes the answer to a pull, and reads all."""
+    for message in read_records(data, Pull("", 0, 0), {"b"}) or ():
+        _ = message.body, message.properties
+
+
 def _proxy() -> dict[str, Shape]:
     return {
         "no end": repeated(b" ", b"PROXY TCP4"),
@@ -567,6 +594,7 @@ PARSERS = [
            _rows()),
     Parser("PROXY line", _proxy_header, 65_551, STRANGER_MS, _proxy()),
     Parser("batch of messages", lambda data: decode_batch(data, "T"), 4 << 20, None, _batches()),
+    Parser("pulled records", _pulled, 4 << 20, None, _pulls()),
     Parser("registration", targets.registration, 1 << 20, None, _registrations()),
     Parser("registration without compression", RegisterBrokerBody.decode, 1 << 20, None, _json()),
     Parser("DLedger request", _dledger, 1 << 20, None, _dledger_bodies()),

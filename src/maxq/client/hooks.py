@@ -198,6 +198,10 @@ class ConsumeHooks:
         self._clock = clock
         self._timeout_ms = timeout_ms
 
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._hooks)
+
     def before(self, messages: list[MessageExt], queue: MessageQueue) -> ConsumeMessageContext | None:
         """Call the hooks before a listener call. Returns the argument for `after`; None without hooks."""
         if not self._hooks:

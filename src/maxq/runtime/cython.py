@@ -27,7 +27,7 @@ def _unchanged(item: Any) -> Any:
     return item
 
 
-cfunc = ccall = cclass = inline = final = nogil = _unchanged
+cfunc = ccall = cclass = inline = final = nogil = no_gc = _unchanged
 
 
 def _decorator(*_args: Any, **_kwargs: Any) -> Callable[[Any], Any]:

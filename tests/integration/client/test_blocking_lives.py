@@ -1,5 +1,6 @@
 """Blocking clients and their threads: calls that meet a shutdown, two shutdowns, callbacks that end a client."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -393,6 +394,97 @@ def test_a_poll_that_is_refused_gives_nothing_out_again(namesrv: str, topic: str
         assert consumer.poll(300) == []
     assert sorted(bodies) == [b"%d" % number for number in range(5)]
     assert _progress(namesrv, name("G"), topic) == 5
+
+
+def test_threads_that_poll_together_get_each_message_once_and_all_of_it_is_committed(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    _send(namesrv, topic, 3_000)
+    got: list[list[bytes]] = [[], [], [], []]
+
+    with LitePullConsumer(
+        name("G"), namesrv, consume_from_where=FIRST, pull_threshold_for_queue=200, auto_commit_interval=1_000
+    ) as consumer:
+        consumer.subscribe(topic)
+
+        def work(bodies: list[bytes]) -> None:
+            deadline = time.monotonic() + 60
+            while sum(map(len, got)) < 3_000 and time.monotonic() < deadline:
+                bodies.extend(message.body for message in consumer.poll(100))
+            consumer.commit()
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, got))
+    assert sorted(body for bodies in got for body in bodies) == sorted(b"%d" % number for number in range(3_000))
+    assert _progress(namesrv, name("G"), topic) == 3_000
+
+
+def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    class InterruptError(Exception):
+        pass
+
+    _send(namesrv, topic, 500)
+    bodies: list[bytes] = []
+    with LitePullConsumer(name("G"), namesrv, consume_from_where=FIRST, pull_batch_size=4) as consumer:
+        consumer.subscribe(topic)
+
+        def poll(at: int) -> None:
+            """Poll, and raise at the line with this number that the caller's thread comes to in the consumer."""
+            lines = 0
+
+            def trace(frame: FrameType, event: str, _: object) -> Any:
+                nonlocal lines
+                if not frame.f_code.co_filename.endswith(("blocking/sync.py", "lite_pull_consumer.py")):
+                    return None
+                if event == "line":
+                    lines += 1
+                    if lines == at:
+                        raise InterruptError
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                messages = consumer.poll(5_000)
+            finally:
+                sys.settrace(before)
+            bodies.extend(message.body for message in messages)
+
+        for at in [0, *range(1, 25), *range(1, 25)]:
+            with contextlib.suppress(InterruptError):
+                poll(at)
+        ends = time.monotonic() + 30
+        while len(bodies) < 500 and time.monotonic() < ends:
+            poll(0)
+    assert sorted(bodies) == sorted(b"%d" % number for number in range(500))
+    assert _progress(namesrv, name("G"), topic) == 500
+
+
+def test_a_thread_iterates_over_messages_and_leaves_those_that_it_did_not_take(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    _send(namesrv, topic, 50)
+    bodies = []
+    with LitePullConsumer(name("G"), namesrv, consume_from_where=FIRST, auto_commit=False) as consumer:
+        consumer.subscribe(topic)
+        for message in consumer:
+            bodies.append(message.body)
+            if len(bodies) == 20:
+                break
+        consumer.commit()
+    assert _progress(namesrv, name("G"), topic) == 20
+    with LitePullConsumer(name("G"), namesrv) as consumer:
+        consumer.subscribe(topic)
+        ending = threading.Thread(target=lambda: (_until(lambda: len(bodies) == 50, "all"), consumer.shutdown()))
+        ending.start()
+        for message in consumer:
+            bodies.append(message.body)
+        ending.join()
+    assert sorted(bodies) == sorted(b"%d" % number for number in range(50))
+    with pytest.raises(NotRunningError):
+        iter(consumer)
 
 
 _ENDS_WITHOUT_SHUTDOWN = """

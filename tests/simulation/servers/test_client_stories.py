@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from maxq.client.consumer import listener_caller
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.offset_store import RemoteBrokerOffsetStore
-from maxq.client.consumer.process_queue import ProcessQueue
 from tests.simulation.campaign import regressions, tell
 
 pytestmark = pytest.mark.usefixtures("quiet")

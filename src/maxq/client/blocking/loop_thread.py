@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, TypeVar
@@ -103,6 +104,9 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_stopping = False
+        # Not Thread.is_alive: an exception of a signal handler in it makes a running thread count as ended.
+        self._runs = False
+        self._pid = 0  # of the process in which the thread runs
         # Held where work is given to the loop and where the loop is taken away: what was given is worked off or
         # cancelled. Never taken in a process that was forked, in which whoever holds it is not there.
         self._lock = threading.RLock()  # a signal handler may interrupt who holds it
@@ -110,13 +114,12 @@ class LoopThread:
     @property
     def is_running(self) -> bool:
         """Return whether the thread runs in this process. After a fork it runs in the parent alone."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and self._runs and self._pid == os.getpid()
 
     @property
     def is_forked(self) -> bool:
         """Return whether the thread was started in the parent process of a fork, or has died."""
-        thread = self._thread
-        return thread is not None and not thread.is_alive()
+        return self._thread is not None and not self.is_running
 
     @property
     def is_current(self) -> bool:
@@ -132,7 +135,7 @@ class LoopThread:
         if self._thread is not None:
             raise ClientError("the client is already started" if self.is_running else _FORKED)
         loop = self._loop_factory()
-        self._is_stopping = False
+        self._is_stopping, self._runs, self._pid = False, True, os.getpid()
         thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
         thread.start()
         self._loop, self._thread = loop, thread
@@ -171,6 +174,7 @@ class LoopThread:
             _complete(loop, loop.shutdown_asyncgens())
             _complete(loop, loop.shutdown_default_executor())
             loop.close()
+            self._runs = False
 
     def begin(self, work: Coroutine[Any, Any, Result], on_end: Callable[[], None] | None = None) -> LoopCall[Result]:
         """Start a coroutine on the loop. It is cancelled if the loop ends before it.

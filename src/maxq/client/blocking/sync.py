@@ -11,7 +11,7 @@ import concurrent.futures
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -31,6 +31,7 @@ from maxq.client.client_config import (
     SimpleConsumerConfig,
 )
 from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
+from maxq.client.consumer.held.fetch_queue_cy import IS_SAFE_FOR_THREADS, Fetched
 from maxq.client.errors import NotRunningError
 from maxq.client.producer import producer, transaction_producer
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
@@ -372,8 +373,10 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
         # The constructor only keeps things: it needs no loop.
         self._client = lite_pull_consumer.LitePullConsumer(config, environment)
         self._is_finished = True
+        self._interrupted: list[threading.Thread] = []  # whose last poll is still to be taken back
 
     async def _begin(self) -> None:
+        self._interrupted.clear()
         await self._client.start()
 
     async def _end(self) -> None:
@@ -403,13 +406,57 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
         Returns:
             Messages of one pull; empty if nothing came in time.
         """
-        client, owner = self._running, threading.current_thread()
-        before = client.given_out_to(owner)
+        before = self._client.given_out_to(threading.current_thread())
         try:
-            return self._thread.run(client.poll_for(owner, timeout_ms))
+            return self._poll(timeout_ms)
         except BaseException:  # an interrupt may have come when there were messages already
-            self._thread.post(lambda: client.take_back(owner, unless=before))
+            self._take_back(before)
             raise
+
+    def _poll(self, timeout_ms: int | None, *, is_one: bool = False) -> list[MessageExt]:
+        client, owner = self._running, threading.current_thread()
+        check_number("timeout_ms", timeout_ms)
+        if IS_SAFE_FOR_THREADS and not self._interrupted and self._thread.is_running and not self._thread.is_current:
+            found = client.poll_at_once(owner, is_one=is_one)
+            if found is not None:
+                return found
+        return self._thread.run(client.poll_for(owner, timeout_ms, is_one=is_one))
+
+    def _take_back(self, before: Fetched | None) -> None:
+        """Make the next poll of this thread, whose last one was interrupted, return what that had taken already."""
+        client, owner = self._client, threading.current_thread()
+        self._interrupted.append(owner)  # until then nobody takes anything by itself
+
+        def take_back() -> None:
+            client.take_back(owner, unless=before)
+            self._interrupted.remove(owner)
+
+        self._thread.post(take_back)
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        """Iterate over the messages as they come: `for message in consumer`. Each counts as done when the same thread
+        asks for the next one, polls or commits. A message that was not given out stays for the next iteration or poll.
+        Ends when the consumer is shut down.
+
+        Raises:
+            NotRunningError: the consumer does not run.
+        """
+        _ = self._running
+        return self._messages()
+
+    def _messages(self) -> Iterator[MessageExt]:
+        while True:
+            before = self._client.given_out_to(threading.current_thread())
+            try:
+                found = self._poll(None, is_one=True)
+            except NotRunningError:
+                if self._is_started:
+                    raise
+                return
+            except BaseException:  # an interrupt
+                self._take_back(before)
+                raise
+            yield from found
 
     def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
         """Commit the given queue offsets, or everything that `poll` has returned to this thread, and to other threads

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import ConsumerStats
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.consumer.offset_store import OffsetStore
-from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.failures import Failures
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.protocol.enums import MessageModel
@@ -332,8 +332,8 @@ class CallThreads:
     submitted, and passes each result to the loop.
 
     A thread works until nothing waits. One that takes a call while others wait has the next thread started first, so no
-    call waits behind a slow one while a thread could be had, and quick calls are worked off by few threads. Results
-    that come while the loop is busy reach it together.
+    call waits behind a slow one while a thread could be had. While one thread is on its way, no other is started: quick
+    calls are worked off by few. Results that come while the loop is busy reach it together.
     """
 
     def __init__(self, service: ConsumeMessageConcurrentlyService, width: int, clock: Clock) -> None:
@@ -344,6 +344,7 @@ class CallThreads:
         self._lock = threading.Lock()  # guards the fields below
         self._waiting: deque[ConsumeRequest] = deque()
         self._count = 0  # threads at work or on their way to it
+        self._is_coming = False  # one of them has not taken its first call
         self._is_stopped = False
         self._results: deque[tuple[ConsumeRequest, ConsumeResult]] = deque()
         self._is_telling = False  # the loop will look at the results
@@ -367,17 +368,20 @@ class CallThreads:
 
     def _start_one(self) -> None:
         with self._lock:
-            if self._is_stopped or not self._waiting or self._count >= self._width:
+            if self._is_stopped or not self._waiting or self._count >= self._width or self._is_coming:
                 return
             self._count += 1
+            self._is_coming = True
         try:
             self._service.submit_to_executor(self._work)
         except RuntimeError as error:  # it was shut down, or the interpreter ends
             with self._lock:
                 self._count -= 1
+                self._is_coming = False
             log.error("the executor takes no listener calls: %s", error)
 
     def _work(self) -> None:
+        self._is_coming = False
         has_started_another = False
         ends_ms = self._clock.monotonic_ms() + _THREAD_SLICE_MS
         for _ in range(_THREAD_SLICE):

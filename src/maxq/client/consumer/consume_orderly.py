@@ -16,9 +16,9 @@ from typing import Literal
 from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import ConsumerStats
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.consumer.offset_store import OffsetStore
-from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.failures import Failures
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult

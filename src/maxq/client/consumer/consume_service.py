@@ -13,8 +13,8 @@ from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consumer.consumer_stats import ConsumerStats
 from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.failures import Failures
-from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.received_cy import mark_started
 from maxq.runtime.interfaces import Clock
 
 
@@ -57,6 +57,4 @@ class ConsumeMessageService(ABC):
     def _mark_started(self, messages: Sequence[MessageExt]) -> None:
         """Prepare messages for a call: set their original topic and the start time of the call."""
         self._caller.show_own_topics(messages)
-        started = str(self._clock.wall_ms())
-        for message in messages:
-            message.properties[const.PROPERTY_CONSUME_START_TIMESTAMP] = started
+        mark_started(messages, str(self._clock.wall_ms()))

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from enum import Enum
 
-from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.protocol.message.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class FlowControl:
     def _begins(self, queue: MessageQueue, process_queue: ProcessQueue, reason: FlowControlReason) -> None:
         self.times[reason] += 1
         if self.times[reason] % _LOG_EVERY == 1:
-            log.info(
+            log.debug(
                 "%s is not pulled for now (%s, time %d): %d messages, %d bytes, span %d are here unconsumed",
                 queue, reason.value, self.times[reason], process_queue.message_count, process_queue.message_size,
                 process_queue.max_span(),

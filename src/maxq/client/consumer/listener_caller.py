@@ -12,8 +12,8 @@ from maxq.client.instance.client_shutdown import ClientShutdown
 from maxq.client.namespace import retry_topic
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.protocol.enums import CMResult
-from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.received_cy import show_own_topics
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +62,7 @@ class ListenerCaller:
 
     def show_own_topics(self, messages: Sequence[MessageExt]) -> None:
         """Give messages that came back through the group's retry topic their original topic."""
-        for message in messages:
-            if message.topic == self.retry_topic:
-                message.topic = message.properties.get(const.PROPERTY_RETRY_TOPIC, message.topic)
+        show_own_topics(messages, self.retry_topic)
 
     async def call(
         self, messages: list[MessageExt], context: ConsumeContext, is_wanted: Callable[[], bool] = lambda: True

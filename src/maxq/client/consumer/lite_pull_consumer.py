@@ -20,9 +20,11 @@ from types import TracebackType
 
 from maxq.client.argument_checks import LONG_MAX, check_number, check_offsets, check_queue, queues_of
 from maxq.client.client_config import ClientEnvironment, LitePullConsumerConfig
-from maxq.client.consumer.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
+from maxq.client.consumer.held.assigned_queue import AssignedQueue
+from maxq.client.consumer.held.fetch_queue_cy import Fetched
+from maxq.client.consumer.held.process_queue import ProcessQueue
+from maxq.client.consumer.lite_pull_buffer import FetchBuffer
 from maxq.client.consumer.offset_store import ReadOffsetType, RemoteBrokerOffsetStore
-from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.errors import NotRunningError
@@ -30,6 +32,7 @@ from maxq.client.hooks import ConsumeHooks
 from maxq.client.instance.client_shutdown import in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.instance.pull_api import GoOn
 from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.namespace import unwrap, wrap
 from maxq.client.results.consume_result import ConsumeResult
@@ -48,6 +51,31 @@ log = logging.getLogger(__name__)
 
 PAUSED_WAIT_MS = 100
 _NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
+
+
+class MessageIterator:
+    """The messages of a lite pull consumer, one after the other; see `LitePullConsumer.__aiter__`."""
+
+    def __init__(self, consumer: "LitePullConsumer") -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> "MessageIterator":
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        owner, consumer = asyncio.current_task(), self._consumer
+        found = consumer.poll_at_once(owner, is_alone=True, is_one=True)
+        while not found:
+            try:
+                found = await consumer.poll_for(owner, is_one=True)
+            except NotRunningError:
+                raise StopAsyncIteration from None
+        return found[0]
+
+
+def _commit_nothing() -> int:
+    """Return the queue offset that a pull commits: none, because this consumer commits by requests of their own."""
+    return 0
 
 
 class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
@@ -69,7 +97,6 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
         self._given_up: set[MessageQueue] = set()  # to other members, since the start
         self._buffer = FetchBuffer()
-        self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
         self._next_auto_commit_ms = 0
         self._wrong_use = LogThrottle(environment.clock)  # what the log says of it
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
@@ -112,7 +139,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             is_finished: what the last poll gave out is done. Who leaves `async with` by an exception has not done it.
         """
         if not is_finished:
-            self._given_out.clear()
+            self._buffer.given_out.clear()
         await self._ending.run(self._shut_down)
 
     async def __aexit__(
@@ -139,17 +166,19 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _commit_what_is_done(self) -> None:
-        for owner in list(self._given_out):
+        given_out = self._buffer.given_out
+        for owner in list(given_out):
             if not self._has_failed(owner):
                 self._finish(owner)
-        self._given_out.clear()
+        given_out.clear()
+        self._settle()
         if self._config.auto_commit:
             self._commit_to_memory()
         self._instance = None
         held = list(self._assigned)
         self._assigned.clear()
         self._given_up.clear()
-        self._buffer.clear()  # whoever waits for messages hears of it
+        self._buffer.drop_all()  # whoever waits for messages hears of it
         await self._offsets.persist_all(held, certain=True)
 
     # --- what to read ---
@@ -250,10 +279,40 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         Returns:
             Messages of one pull; empty if nothing came in time.
         """
-        return await self.poll_for(asyncio.current_task(), timeout_ms)
+        owner = asyncio.current_task()
+        check_number("timeout_ms", timeout_ms)
+        found = self.poll_at_once(owner, is_alone=True)
+        return await self.poll_for(owner, timeout_ms) if found is None else found
 
-    async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Poll as `poll` does for one of several pollers, such as a thread: what `owner` got last counts as done."""
+    def __aiter__(self) -> "MessageIterator":
+        """Iterate over the messages as they come: `async for message in consumer`. Each counts as done when the same
+        task asks for the next one, polls or commits. A message that was not given out stays for the next iteration or
+        poll. Ends when the consumer is shut down.
+
+        Raises:
+            NotRunningError: the consumer does not run.
+        """
+        self._running()
+        return MessageIterator(self)
+
+    def poll_at_once(self, owner: object, *, is_alone: bool = False, is_one: bool = False) -> list[MessageExt] | None:
+        """Poll for `owner` if that needs nothing but to take what is here. Any thread may call this where the queue is
+        compiled.
+
+        Args:
+            is_alone: only if nobody else has something of an earlier poll.
+            is_one: take one message alone.
+
+        Returns:
+            None: call `poll_for`.
+        """
+        if self._instance is None or self._hooks or self._clock.monotonic_ms() >= self._next_auto_commit_ms:
+            return None
+        return self._buffer.hand_out(owner, is_alone, is_one)
+
+    async def poll_for(self, owner: object, timeout_ms: int | None = None, *, is_one: bool = False) -> list[MessageExt]:
+        """Poll as `poll` does for one of several pollers, such as a thread: what `owner` got last counts as done. With
+        `is_one`, take one message alone."""
         self._running()
         check_number("timeout_ms", timeout_ms)
         is_aimless = not self._wanted and self._manual is None
@@ -264,12 +323,12 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._auto_commit()
         wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + wait_ms
-        while (fetched := self._buffer.take()) is None:
+        while (fetched := self._buffer.take(is_one)) is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0 or not await self._buffer.wait(left_ms / 1000):
                 return []
             self._running()
-        self._given_out[owner] = fetched
+        self._buffer.given_out[owner] = fetched
         hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
         if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
             self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
@@ -277,31 +336,30 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     def given_out_to(self, owner: object) -> Fetched | None:
         """Return what the last poll of `owner` returned, if it is not done yet. Any thread may call this."""
-        return self._given_out.get(owner)
+        return self._buffer.given_out.get(owner)
 
     def take_back(self, owner: object, *, unless: Fetched | None) -> None:
         """Make the next poll return again what the last one returned to `owner`, which was interrupted before it could
-        use it. What `owner` had before (`unless`) stays with it."""
-        fetched = self._given_out.get(owner)
-        if fetched is not None and fetched is not unless:
-            del self._given_out[owner]
-            self._buffer.put_back(fetched)
+        use it. What `owner` had before (`unless`) stays with it, or is done."""
+        if self._buffer.take_back(owner, unless):
+            self._buffer.wake()
 
     def _finish_for(self, owner: object) -> None:
         """Count as done what `owner` got last, and what tasks got that have ended since (`asyncio.wait_for` makes a
         task of each poll). What a failed task got is not done: it is delivered again after a new start or to another
         member. The same holds for what an ended thread got, because how it ended is unknown."""
         ended = 0
-        for other in list(self._given_out):
+        for other in list(self._buffer.given_out):
             if other is owner:
                 self._finish(other)
             elif isinstance(other, threading.Thread):
                 ended += not other.is_alive()
             elif isinstance(other, asyncio.Task) and other.done():
                 if self._has_failed(other):
-                    del self._given_out[other]
+                    del self._buffer.given_out[other]
                 else:
                     self._finish(other)
+        self._settle()
         if ended and (left_out := self._wrong_use.admits("ended threads")) is not None:
             log.error(
                 "%d threads of group %s have ended after a poll: what it gave them is not done, and a queue with %d "
@@ -322,13 +380,21 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return True
 
     def _finish(self, owner: object) -> None:
-        given_out = self._given_out.pop(owner, None)
-        if given_out is None or not given_out.is_current:
+        """Note that what `owner` got last is done; `_settle` does the rest."""
+        given_out = self._buffer.given_out.pop(owner, None)
+        if given_out is not None:
+            self._buffer.finished.append(given_out)
+
+    def _settle(self) -> None:
+        """Remove what is done from the queues' messages, so that it can be committed and more be pulled."""
+        if not self._buffer.finished:
             return
-        assigned = given_out.assigned
-        offset = assigned.process_queue.remove_messages(given_out.messages, self._clock.monotonic_ms())
-        if offset >= 0:
-            assigned.consume_offset = offset
+        now_ms = self._clock.monotonic_ms()
+        for done in self._buffer.take_finished():
+            if done.is_current:
+                offset = done.assigned.process_queue.remove_messages(done.messages, now_ms)
+                if offset >= 0:
+                    done.assigned.consume_offset = offset
 
     # --- commit ---
 
@@ -339,6 +405,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             self._commit_to_memory()
 
     def _commit_to_memory(self) -> None:
+        self._settle()
         for queue, assigned in self._assigned.items():
             if assigned.consume_offset >= 0:
                 self._offsets.update(queue, assigned.consume_offset, increase_only=False)
@@ -357,7 +424,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """Commit as `commit` does for one of several pollers; see `poll_for`."""
         self._running()
         if offsets is None:
-            self._finish_for(owner)
+            self._finish_for(owner)  # and settles it
             table = {
                 queue: assigned.consume_offset
                 for queue, assigned in self._assigned.items()
@@ -414,6 +481,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self.seek(queue, await self._max_offset(self._on_wire(queue)))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
+        self._settle()
         assigned = self._assigned.get(queue)
         if assigned is None:
             raise ClientError(f"cannot seek: {queue} was given to another member meanwhile")
@@ -466,6 +534,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     def running_info(self) -> ConsumerRunningInfo:
         """Return this consumer's state for tools (GET_CONSUMER_RUNNING_INFO)."""
+        self._settle()
         held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
         return self._running_info_of(held)
 
@@ -501,6 +570,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         assigned.task = asyncio.create_task(self._pull_loop(assigned, assigned.generation), name=name)
 
     async def _stop(self, queue: MessageQueue) -> None:
+        self._settle()
         assigned = self._assigned.pop(queue, None)
         if assigned is None:
             return
@@ -518,13 +588,19 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     async def _pull_loop(self, assigned: AssignedQueue, generation: int) -> None:
         held = assigned.process_queue
 
-        async def pull() -> PullResult:
-            result = await self._pull(assigned)
+        async def pull(go_on: GoOn) -> PullResult | None:
+            result = await self._pull(assigned, go_on)
+            if result is None:
+                return None
             now_ms = self._clock.monotonic_ms()
             if self._shares_queues and held.may_be_anothers(now_ms):
                 await self._go_where_another_is(assigned)
             held.last_answer_timestamp = now_ms
             return result
+
+        def take_found(result: PullResult) -> bool:
+            self._take(assigned, result)
+            return self._rebalance.subscriptions.get(assigned.queue.topic) is assigned.subscription
 
         async def take(result: PullResult) -> None:
             self._take(assigned, result)
@@ -535,6 +611,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             is_held=lambda: assigned.generation == generation and not held.dropped,
             hold_back_ms=partial(self._hold_back_ms, assigned),
             pull=pull,
+            take_found=take_found,
             take=take,
         )
 
@@ -555,6 +632,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     def _hold_back_ms(self, assigned: AssignedQueue) -> int:
         if assigned.paused:
             return PAUSED_WAIT_MS
+        self._settle()
         config, held = self._config, assigned.process_queue
         too_much = (
             self._buffer.message_count > config.pull_threshold_for_all
@@ -564,9 +642,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         )
         return FLOW_CONTROL_WAIT_MS if too_much else 0
 
-    async def _pull(self, assigned: AssignedQueue) -> PullResult:
+    async def _pull(self, assigned: AssignedQueue, go_on: GoOn) -> PullResult | None:
         config = self._config
-        subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
+        assigned.subscription = subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
         if subscription is None:
             subscription = build_subscription_data(assigned.queue.topic, "*")
         return await self._pull_api.pull(
@@ -575,11 +653,12 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             assigned.pull_offset,
             max_nums=config.pull_batch_size,
             max_msg_bytes=config.max_msg_bytes,
-            commit_offset=0,
+            commit_offset=_commit_nothing,
             suspend_ms=config.broker_suspend_max_time,
             timeout_ms=config.consumer_timeout_when_suspend,
             send_expression=True,
             lite=True,
+            go_on=go_on,
         )
 
     def _take(self, assigned: AssignedQueue, result: PullResult) -> None:

@@ -17,10 +17,11 @@ from typing import TypeVar
 from maxq.client.argument_checks import check_number
 from maxq.client.client_config import ClientEnvironment, ConsumerConfig
 from maxq.client.consumer.group_consumer import GroupConsumer
-from maxq.client.consumer.process_queue import SILENCE_MAX_MS, ProcessQueue
+from maxq.client.consumer.held.process_queue import SILENCE_MAX_MS, ProcessQueue
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.instance.pull_api import GoOn
 from maxq.client.results.pull_result import PullResult
 from maxq.codes import CURRENT_VERSION, ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError
@@ -130,7 +131,8 @@ class PullingConsumer(GroupConsumer[Config]):
         *,
         is_held: Callable[[], bool],
         hold_back_ms: Callable[[], int],
-        pull: Callable[[], Awaitable[PullResult | None]],
+        pull: Callable[[GoOn], Awaitable[PullResult | None]],
+        take_found: Callable[[PullResult], bool | None],
         take: Callable[[PullResult], Awaitable[None]],
         after_standstill: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
@@ -139,10 +141,30 @@ class PullingConsumer(GroupConsumer[Config]):
         Args:
             is_held: False ends it.
             hold_back_ms: how long to wait before the next pull is considered, in ms; 0: pull.
-            pull: one pull; None: there is nothing to take, pull again.
-            take: gets what came of it.
+            pull: one pull, or several as PullAPIWrapper.pull makes them; None: there is nothing to take, pull again.
+            take_found: gets the result of a pull that found something, unless another member may have the queue.
+                Returns whether the same may be asked for again at once; None: it was not taken.
+            take: gets what came of the last pull.
             after_standstill: called when this process stood still for so long that another member may have the queue.
         """
+        failure: Exception | None = None
+
+        def go_on(result: PullResult) -> bool | None:
+            nonlocal failure
+            if not is_held():
+                return False
+            now_ms = self._clock.monotonic_ms()
+            if process_queue.may_be_anothers(now_ms):
+                return None
+            try:
+                is_to_go_on = take_found(result)
+            except Exception as error:
+                failure = error
+                return False
+            if is_to_go_on is not None:
+                process_queue.last_answer_timestamp = process_queue.last_pull_timestamp = now_ms
+            return is_to_go_on and is_held() and hold_back_ms() == 0
+
         while is_held():
             now_ms = self._clock.monotonic_ms()
             silence_ms, process_queue.last_pull_timestamp = now_ms - process_queue.last_pull_timestamp, now_ms
@@ -154,7 +176,7 @@ class PullingConsumer(GroupConsumer[Config]):
                 await asyncio.sleep(wait_ms / 1000)
                 continue
             try:
-                result = await pull()
+                result = await pull(go_on)
             except (MaxQError, OSError) as error:
                 await self._pull_failed(queue, error)
                 continue
@@ -162,12 +184,13 @@ class PullingConsumer(GroupConsumer[Config]):
                 self.failures.report(error, "pulling %s", queue)
                 await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
                 continue
-            if result is None or not is_held():
-                continue
-            try:
-                await take(result)
-            except Exception as error:  # what it took of the result is unknown: a rebalance sets the queue up anew
-                self.failures.report(error, "taking what was pulled from %s", queue)
+            if result is not None and is_held():
+                try:
+                    await take(result)
+                except Exception as error:
+                    failure = error
+            if failure is not None:  # what was taken of the result is unknown: a rebalance sets the queue up anew
+                self.failures.report(failure, "taking what was pulled from %s", queue)
                 return
 
     async def _pull_failed(self, queue: MessageQueue, error: MaxQError | OSError) -> None:

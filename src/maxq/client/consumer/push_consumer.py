@@ -21,8 +21,8 @@ from maxq.client.consumer.consume_pop import ConsumeMessagePopService
 from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats
 from maxq.client.consumer.flow_control import FlowControl
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.listener_caller import ListenerCaller
-from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.consumer.send_back import SendBack
@@ -31,6 +31,7 @@ from maxq.client.instance.client_shutdown import in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pop_api import PopAPI
+from maxq.client.instance.pull_api import GoOn
 from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.namespace import wrap
 from maxq.client.producer.message_sender import MessageSender
@@ -39,7 +40,7 @@ from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.client.trace.hooks import ConsumeMessageTraceHook
 from maxq.client.validators import check_topic
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from maxq.protocol.body.subscription import TAG, build_subscription_data
+from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
@@ -385,14 +386,16 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     async def _pull_loop(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         was_locked = False
+        subscription: SubscriptionData | None = None
 
-        async def pull() -> PullResult | None:
-            nonlocal offset, was_locked
+        async def pull(go_on: GoOn) -> PullResult | None:
+            nonlocal offset, was_locked, subscription
             if process_queue.locked and not was_locked:
                 # Somebody else had the queue until now: go on where they committed.
                 offset = await self._rebalance.pull_from_where(queue)
             was_locked = process_queue.locked
-            result = await self._pull(queue, process_queue, offset)
+            subscription = self._rebalance.subscriptions.get(queue.topic)
+            result = await self._pull(queue, process_queue, offset, go_on)
             if result is None:
                 return None
             now_ms = self._clock.monotonic_ms()
@@ -404,6 +407,16 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
                 await self._start_over(queue, process_queue, result)
                 return None
             return result
+
+        def take_found(result: PullResult) -> bool | None:
+            nonlocal offset
+            if self._config.pull_interval > 0:
+                return None
+            offset = result.next_begin_offset
+            took_ms = self._clock.monotonic_ms() - process_queue.last_pull_timestamp
+            self.stats.on_pull(queue.topic, len(result.messages), took_ms)
+            self._take(queue, process_queue, result)
+            return self._rebalance.subscriptions.get(queue.topic) is subscription
 
         async def take(result: PullResult) -> None:
             nonlocal offset
@@ -418,6 +431,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             is_held=lambda: not process_queue.dropped,
             hold_back_ms=partial(self._hold_back_ms, queue, process_queue),
             pull=pull,
+            take_found=take_found,
             take=take,
             after_standstill=partial(self._leave_to_another, queue, process_queue),
         )
@@ -436,26 +450,34 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     async def _leave_to_another(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         return not self._broadcasting and await self._rebalance.leave_to_another(queue, process_queue)
 
-    async def _pull(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> PullResult | None:
+    async def _pull(
+        self, queue: MessageQueue, process_queue: ProcessQueue, offset: int, go_on: GoOn
+    ) -> PullResult | None:
         subscription = self._rebalance.subscriptions.get(queue.topic)
         if subscription is None:  # unsubscribed; the next rebalance drops the queue
             await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
             return None
         config = self._config
         started_ms = self._clock.monotonic_ms()
-        commits = not self._broadcasting and not process_queue.may_be_anothers(started_ms)
+        is_silent = process_queue.may_be_anothers(started_ms)
+
+        def commit_offset() -> int:
+            return 0 if is_silent or self._broadcasting else self._offsets.in_memory(queue)
+
         result = await self._pull_api.pull(
             queue,
             subscription,
             offset,
             max_nums=config.pull_batch_size,
             max_msg_bytes=config.max_msg_bytes,
-            commit_offset=self._offsets.in_memory(queue) if commits else 0,
+            commit_offset=commit_offset,
             suspend_ms=config.broker_suspend_max_time,
             timeout_ms=config.consumer_timeout_when_suspend,
             send_expression=config.post_subscription_when_pull,
+            go_on=go_on,
         )
-        self.stats.on_pull(queue.topic, len(result.messages), self._clock.monotonic_ms() - started_ms)
+        if result is not None:
+            self.stats.on_pull(queue.topic, len(result.messages), self._clock.monotonic_ms() - started_ms)
         return result
 
     def _take(self, queue: MessageQueue, process_queue: ProcessQueue, result: PullResult) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from maxq.client.client_config import ConsumerConfig
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.offset_store import OffsetStore, ReadOffsetType
-from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError

@@ -34,6 +34,33 @@ _PULL_STATUS: dict[int, PullStatus] = {
     ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
 }
 
+
+def pull_answer(response: RemotingCommand, address: str) -> tuple[PullResult, bytes]:
+    """Return what a pull's answer says, still without messages, and their records.
+
+    Raises:
+        BrokerError: the broker at `address` refuses.
+        RemoteProtocolError: a header field is no number.
+    """
+    status = _PULL_STATUS.get(response.code)
+    if status is None:
+        raise BrokerError(response.code, response.remark, address=address)
+    get = response.ext.get
+    try:
+        result = PullResult(
+            status,
+            int(get("nextBeginOffset", "0")),
+            int(get("minOffset", "0")),
+            int(get("maxOffset", "0")),
+            int(get("suggestWhichBrokerId", "0")),
+            None if (delta := get("offsetDelta")) is None else int(delta),
+        )
+    except ValueError:
+        raise RemoteProtocolError(f"pull answer of {address} has a header field that is no number") from None
+    body = response.body if status is PullStatus.FOUND else None
+    return result, body if isinstance(body, bytes) else response.body_bytes if body is not None else b""
+
+
 Field = str | int | bool | None
 
 
@@ -272,23 +299,8 @@ class MQClientAPI:
         Never goes to the VIP port: pulls are not served there.
         """
         response = await self.remoting.invoke(address, self.command(code, ext), timeout_ms)
-        status = _PULL_STATUS.get(response.code)
-        if status is None:
-            raise BrokerError(response.code, response.remark, address=address)
-        get = response.ext.get
-        try:
-            result = PullResult(
-                status,
-                int(get("nextBeginOffset", "0")),
-                int(get("minOffset", "0")),
-                int(get("maxOffset", "0")),
-                int(get("suggestWhichBrokerId", "0")),
-                None if (delta := get("offsetDelta")) is None else int(delta),
-            )
-        except ValueError:
-            raise RemoteProtocolError(f"pull answer of {address} has a header field that is no number") from None
-        if status is PullStatus.FOUND and response.body is not None:
-            result.messages = decode_records(response.body_bytes, inflate=True)
+        result, body = pull_answer(response, address)
+        result.messages = decode_records(body, inflate=True)
         return result
 
     def end_transaction_command(self, ext: dict[str, str], remark: str | None) -> RemotingCommand:

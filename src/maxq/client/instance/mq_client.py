@@ -18,6 +18,7 @@ from maxq.client.failures import Failures
 from maxq.client.instance.broker_table import BrokerTable, BrokerTarget
 from maxq.client.instance.broker_watch import LOOK_MS_MAX, BrokerWatch
 from maxq.client.instance.client_api import MQClientAPI
+from maxq.client.instance.pull_stream import scan_answers
 from maxq.client.instance.request_reply import PendingRequests
 from maxq.client.instance.topic_routes import TopicRoutes
 from maxq.codes import ResponseCode
@@ -108,6 +109,7 @@ class MQClientInstance:
         self.ids = UniqIdGenerator(environment.pid, environment.host_ip, environment.clock, environment.rng)
         self.brokers = BrokerTable(environment.clock, on_move=self._greet)
         remoting.on_lost = self._lost
+        scan_answers(remoting)
         self.routes = TopicRoutes(self.api, self.brokers, environment.rng)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._wrong_routes: set[str] = set()  # topics that refresh_route_soon heard of since they were asked for

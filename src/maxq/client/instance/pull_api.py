@@ -9,17 +9,21 @@ Source: apache/rocketmq client/impl/consumer/PullAPIWrapper.java, common/sysflag
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from maxq.client.hooks import FilterMessageContext, FilterMessageHook, filtered
 from maxq.client.instance.broker_table import BrokerTarget
+from maxq.client.instance.client_api import pull_answer
 from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.pull_stream import CHANGING, PullStream
 from maxq.client.namespace import unwrap
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import (
     PULL_FLAG_COMMIT_OFFSET,
     PULL_FLAG_LITE,
@@ -27,9 +31,10 @@ from maxq.protocol.header.pull import (
     PULL_FLAG_SUSPEND,
 )
 from maxq.protocol.message import message_const as const
-from maxq.protocol.message.message import MessageExt, decode_batch
+from maxq.protocol.message.message import MessageExt, decode_batch, decode_records
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.received_cy import Pull, read_records
 
 NO_PROGRESS_WAIT_MS = 1_000  # before the same broker is asked again at an offset that it does not have
 
@@ -39,6 +44,10 @@ _KNOWS_US_NOT = (
     ResponseCode.SUBSCRIPTION_PARSE_FAILED,
 )
 _INNER_BATCH = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+
+
+#: Takes the result of a pull. Returns True: pull again; False: this was the last one; None: it was not taken.
+GoOn = Callable[[PullResult], bool | None]
 
 
 class PullAPIWrapper:
@@ -57,7 +66,7 @@ class PullAPIWrapper:
         answers."""
         self._instance = instance
         self._group = group
-        self._hooks = hooks
+        self.hooks = hooks
         self._unit_mode = unit_mode
         self._pull_from_which_node: dict[MessageQueue, int] = {}
         self._began_at: dict[MessageQueue, int] = {}  # BrokerTable.changes when the last pull began
@@ -87,23 +96,27 @@ class PullAPIWrapper:
         *,
         max_nums: int,
         max_msg_bytes: int,
-        commit_offset: int,
+        commit_offset: Callable[[], int],
         suspend_ms: int,
         timeout_ms: int,
         send_expression: bool,
         lite: bool = False,
-    ) -> PullResult:
-        """Pull from `offset` on.
+        go_on: GoOn,
+    ) -> PullResult | None:
+        """Pull from `offset` on, and again for as long as `go_on` says so.
 
         Args:
-            commit_offset: committed along with the pull if above 0 and the master is asked.
+            commit_offset: returns the queue offset that is committed along with a pull, if it is above 0 and the master
+                is asked.
             suspend_ms: how long the broker may hold the request when there is nothing; 0 not at all.
             send_expression: put the filter into the request (else the broker knows it from the heartbeat).
             lite: LITE_PULL_MESSAGE.
+            go_on: called with the result of each pull that found something.
 
         Returns:
-            Messages whose tags match (the broker compared hashes only), in order, with MIN_OFFSET and MAX_OFFSET set
-            and topics without namespace.
+            The first result that `go_on` did not take, or that found nothing: messages whose tags match (the broker
+            compared hashes only), in order, with MIN_OFFSET and MAX_OFFSET set and topics without namespace. None if
+            all were taken.
 
         Raises:
             RemotingError, BrokerError: as they come.
@@ -116,23 +129,16 @@ class PullAPIWrapper:
                 f"broker {queue.broker_name} (version {broker.version}) is too old to filter by "
                 f"{subscription.expression_type}"
             )
-
-        commit = commit_offset > 0 and not broker.is_slave
-        sys_flag = commit * PULL_FLAG_COMMIT_OFFSET
-        if suspend_ms > 0:
-            sys_flag |= PULL_FLAG_SUSPEND
+        sys_flag = PULL_FLAG_SUSPEND if suspend_ms > 0 else 0
         if send_expression:
             sys_flag |= PULL_FLAG_SUBSCRIPTION
         if lite:
             sys_flag |= PULL_FLAG_LITE
-        ext = {
+        header = {
             "consumerGroup": self._group,
             "topic": queue.topic,
             "queueId": str(queue.queue_id),
-            "queueOffset": str(offset),
             "maxMsgNums": str(max_nums),
-            "sysFlag": str(sys_flag),
-            "commitOffset": str(commit_offset if commit else 0),
             "suspendTimeoutMillis": str(suspend_ms),
             "subVersion": str(subscription.sub_version),
             "expressionType": subscription.expression_type,
@@ -140,18 +146,30 @@ class PullAPIWrapper:
             "bname": self._instance.routes.broker_of(queue),
         }
         if send_expression:
-            ext["subscription"] = subscription.sub_string
+            header["subscription"] = subscription.sub_string
+        instance = self._instance
+        pulls = _QueuePulls(self, instance, queue, subscription, broker, offset, header, sys_flag, commit_offset, go_on)
         code = RequestCode.LITE_PULL_MESSAGE if lite else RequestCode.PULL_MESSAGE
         try:
-            result = await self._instance.api.pull(broker.address, code, ext, timeout_ms)
+            connection = await instance.remoting.connect(broker.address, timeout_ms)
+            response = await PullStream(
+                instance.remoting, connection, broker.address, code, instance.config.serialize_type, timeout_ms,
+                instance.environment.clock, pulls,
+            ).run()  # fmt: skip
+            if response is None:
+                return None
+            if response.code == ResponseCode.GO_AWAY:
+                ext = {**header, **dict(zip(CHANGING, map(str, pulls.next_fields()), strict=True))}
+                response = await instance.remoting.invoke(broker.address, instance.api.command(code, ext), timeout_ms)
+            result, body = pull_answer(response, broker.address)
+            if result.status is PullStatus.FOUND:
+                result.messages = self.for_the_user(queue, subscription, pulls.offset, result, body)
         except (RemotingError, BrokerError) as error:
             self._note_failure(queue, broker, error)
             raise
-        self._instance.brokers.trust(broker.address)
+        instance.brokers.trust(broker.address)
         self.update_pull_from_which_node(queue, result.suggest_which_broker_id)
-        if result.status is PullStatus.FOUND:
-            result.messages = self._for_the_user(queue, subscription, offset, result)
-        elif result.status is PullStatus.NO_MATCHED_MSG and result.next_begin_offset == offset:
+        if result.status is PullStatus.NO_MATCHED_MSG and result.next_begin_offset == pulls.offset:
             await self._pause_without_progress(queue, broker)
         return result
 
@@ -192,22 +210,35 @@ class PullAPIWrapper:
         if following is not None and following.address == asked.address:
             await asyncio.sleep(NO_PROGRESS_WAIT_MS / 1000)
 
-    def _for_the_user(
-        self, queue: MessageQueue, subscription: SubscriptionData, offset: int, result: PullResult
+    def for_the_user(
+        self, queue: MessageQueue, subscription: SubscriptionData, offset: int, result: PullResult, body: bytes
     ) -> list[MessageExt]:
-        messages = result.messages
-        if result.offset_delta is not None:  # a static topic: records tell their physical places
+        """Return the messages of an answer whose records are `body`."""
+        namespace, delta = self._instance.config.namespace, result.offset_delta
+        tags = wanted_tags(subscription)
+        if not self.hooks:
+            pull = Pull(
+                queue.broker_name,
+                result.min_offset,
+                result.max_offset,
+                -1 if delta is None else queue.queue_id,
+                delta or 0,
+                partial(unwrap, namespace) if namespace else None,
+            )
+            found = read_records(body, pull, tags)
+            if found is not None:
+                return found
+        messages = decode_records(body, inflate=True)
+        if delta is not None:  # a static topic: records tell their physical places
             for message in messages:
                 message.queue_id = queue.queue_id
-                message.queue_offset += result.offset_delta
+                message.queue_offset += delta
         if any(message.sys_flag & _INNER_BATCH == _INNER_BATCH for message in messages):
             messages = [inner for message in messages for inner in unpack(message) if inner.queue_offset >= offset]
-        tags = subscription.tags_set
-        if tags and subscription.is_tag_type and not subscription.class_filter_mode:
+        if tags is not None:
             messages = [message for message in messages if message.properties.get(const.PROPERTY_TAGS) in tags]
-        if self._hooks:
-            messages = filtered(self._hooks, FilterMessageContext(self._group, messages, queue, self._unit_mode))
-        namespace = self._instance.config.namespace
+        if self.hooks:
+            messages = filtered(self.hooks, FilterMessageContext(self._group, messages, queue, self._unit_mode))
         min_offset, max_offset = str(result.min_offset), str(result.max_offset)
         for message in messages:
             message.broker_name = queue.broker_name
@@ -216,6 +247,86 @@ class PullAPIWrapper:
             if namespace:
                 message.topic = unwrap(namespace, message.topic)
         return messages
+
+
+class _QueuePulls:
+    """What one stream of pulls asks for, and what becomes of the answers.
+
+    Attributes:
+        offset: from which the next or the outstanding pull asks.
+    """
+
+    def __init__(
+        self,
+        api: PullAPIWrapper,
+        instance: MQClientInstance,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        broker: BrokerTarget,
+        offset: int,
+        header: dict[str, str],
+        sys_flag: int,
+        commit_offset: Callable[[], int],
+        go_on: GoOn,
+    ) -> None:
+        self._api = api
+        self._brokers = instance.brokers
+        self._queue = queue
+        self._subscription = subscription
+        self._tags = wanted_tags(subscription)
+        namespace = instance.config.namespace
+        self._unwrap = partial(unwrap, namespace) if namespace else None
+        self._broker = broker
+        self.offset = offset
+        self.header = header
+        self._sys_flag = sys_flag
+        self._commit_offset = commit_offset
+        self._go_on = go_on
+        self._changes = instance.brokers.changes
+        self._node = api.recalculate_pull_from_which_node(queue)
+
+    def next_fields(self) -> tuple[int, int, int]:
+        if not self._broker.is_slave and (commit := self._commit_offset()) > 0:
+            return self.offset, commit, self._sys_flag | PULL_FLAG_COMMIT_OFFSET
+        return self.offset, 0, self._sys_flag
+
+    def take_found(
+        self, next_begin_offset: int, min_offset: int, max_offset: int, suggested_id: int, records: memoryview
+    ) -> bool | None:
+        if self._api.hooks:
+            return None
+        pull = Pull(self._queue.broker_name, min_offset, max_offset, -1, 0, self._unwrap)
+        messages = read_records(records, pull, self._tags)
+        if messages is None:
+            return None
+        result = PullResult(PullStatus.FOUND, next_begin_offset, min_offset, max_offset, suggested_id, None, messages)
+        return self._taken(result)
+
+    def take(self, response: RemotingCommand) -> bool | None:
+        if response.code != ResponseCode.SUCCESS:
+            return None
+        result, body = pull_answer(response, self._broker.address)
+        result.messages = self._api.for_the_user(self._queue, self._subscription, self.offset, result, body)
+        return self._taken(result)
+
+    def _taken(self, result: PullResult) -> bool | None:
+        is_to_go_on = self._go_on(result)
+        if is_to_go_on is None:
+            return None
+        self._brokers.trust(self._broker.address)
+        self.offset = result.next_begin_offset
+        if result.suggest_which_broker_id != self._node:
+            self._api.update_pull_from_which_node(self._queue, result.suggest_which_broker_id)
+            if self._api.recalculate_pull_from_which_node(self._queue) != self._node:
+                return False
+        return is_to_go_on and self._brokers.changes == self._changes
+
+
+def wanted_tags(subscription: SubscriptionData) -> set[str] | None:
+    """Return the tags of which a message must have one, because the broker compares hashes only; None: any will do."""
+    if not subscription.is_tag_type or subscription.class_filter_mode:
+        return None
+    return subscription.tags_set or None
 
 
 def unpack(message: MessageExt) -> list[MessageExt]:

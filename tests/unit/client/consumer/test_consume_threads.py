@@ -9,7 +9,7 @@ import pytest
 
 from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consumer.flow_control import FlowControl, FlowControlReason
-from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.results.consume_result import ConsumeContext
 from maxq.errors import ClientError

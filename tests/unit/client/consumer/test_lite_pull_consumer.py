@@ -519,3 +519,153 @@ def test_a_new_group_begins_once(auto_commit: bool) -> None:
             assert [message.body for message in await second.poll(5_000)] == [b"new"]
 
     simulate(story)
+
+
+def test_messages_can_be_iterated_and_each_is_done_when_the_next_is_asked_for() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 5)
+        consumer = make(cluster, auto_commit=False)
+        with pytest.raises(NotRunningError):
+            async for _ in consumer:
+                pass
+        await consumer.subscribe("T")
+        async with consumer:
+            bodies = []
+            async for message in consumer:
+                bodies.append(message.body)
+                if len(bodies) == 3:
+                    break
+            assert bodies == [b"0", b"1", b"2"]
+            await consumer.commit()
+            assert await consumer.committed(Q0) == 3, "the commit says that this task has done what it got"
+            iterator = aiter(consumer)
+            assert (await anext(iterator)).body == b"3"
+            assert (await anext(aiter(consumer))).body == b"4", "any iterator goes on where the task is"
+            waiting = asyncio.create_task(anext(iterator))
+            await asyncio.sleep(60)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            cluster.broker.put("T", b"5", 0)
+            assert (await anext(iterator)).body == b"5", "who was cancelled has lost nothing"
+        assert cluster.broker.committed["G", Q0] == 3, "nothing is committed that nobody has said to be done"
+
+    simulate(story)
+
+
+def test_an_iteration_that_is_left_keeps_the_messages_that_it_has_not_given_out() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 10)
+        for auto_commit in (True, False):
+            consumer = make(cluster, auto_commit=auto_commit)
+            await consumer.subscribe("T")
+            async with consumer:
+                async for message in consumer:
+                    if message.body == b"4":
+                        break
+                if not auto_commit:
+                    await consumer.commit()
+            again = make(cluster)
+            await again.subscribe("T")
+            async with again:
+                messages = await again.poll(5_000)
+                assert messages[0].body == b"5", "the next member of the group goes on behind it"
+                await again.commit({Q0: 0})
+                await again.shutdown(is_finished=False)
+
+    simulate(story)
+
+
+def test_an_iteration_ends_when_the_consumer_is_shut_down() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        await consumer.start()
+        bodies = []
+
+        async def iterate() -> None:
+            async for message in consumer:
+                bodies.append(message.body)
+
+        task = asyncio.create_task(iterate())
+        await until(lambda: len(bodies) == 2, "both messages")
+        await consumer.shutdown()
+        await task
+        assert cluster.broker.committed["G", Q0] == 2
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("how", ["cancel", "seek"])
+def test_a_pull_under_way_is_forgotten_with_who_waits_for_it(how: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        async with consumer:
+            assert await consumer.poll(5_000)
+            await until(lambda: len(cluster.broker.requests(LITE_PULL)) == 2, "a pull that waits")
+            if how == "seek":
+                await consumer.seek(Q0, 0)
+                assert [message.body for message in await consumer.poll(5_000)] == [b"0"]
+            else:
+                await consumer.unsubscribe("T")
+            remoting = consumer._instance.remoting  # type: ignore[union-attr]
+            await until(lambda: all(len(c.waiters) <= 1 for _, c in remoting.open_connections()), "no waiters")
+
+    simulate(story)
+
+
+def test_pulls_go_on_after_an_answer_that_never_came_and_after_a_broken_connection() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        consumer = make(cluster, consumer_timeout_when_suspend=30_000)
+        await consumer.subscribe("T")
+        async with consumer:
+            assert await consumer.poll(5_000)
+            silent: asyncio.Future[RemotingCommand | None] = asyncio.get_running_loop().create_future()
+            cluster.broker.scripts[LITE_PULL] = lambda request: silent
+            cluster.broker.put("T", b"1", 0)
+            await until(lambda: len(cluster.broker.requests(LITE_PULL)) > 2, "the next pull")
+            del cluster.broker.scripts[LITE_PULL]
+            assert [message.body for message in await consumer.poll(60_000)] == [b"1"]
+            for connection in list(cluster.broker.server.connections):
+                connection.abort("by the test")
+            cluster.broker.put("T", b"2", 0)
+            assert [message.body for message in await consumer.poll(60_000)] == [b"2"]
+
+    simulate(story)
+
+
+def test_rpc_hooks_see_every_pull_of_a_busy_queue_and_its_answer() -> None:
+    class Hook:
+        def __init__(self) -> None:
+            self.before: list[RemotingCommand] = []
+            self.after: list[RemotingCommand] = []
+
+        def do_before_request(self, address: str, request: RemotingCommand) -> None:
+            if request.code == LITE_PULL:
+                assert "mark" not in request.ext, "each request is new"
+                request.ext["mark"] = "x"
+                self.before.append(request)
+
+        def do_after_response(self, address: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
+            if request.code == LITE_PULL and response is not None:
+                self.after.append(response)
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 10)
+        hook = Hook()
+        consumer = make(cluster, rpc_hooks=[hook], pull_batch_size=1)
+        await consumer.subscribe("T")
+        async with consumer:
+            got: list[bytes] = []
+            while len(got) < 10:
+                got += [message.body for message in await consumer.poll(5_000)]
+        assert got == [b"%d" % n for n in range(10)]
+        assert len(hook.after) >= 10
+        assert all(request.ext["mark"] == "x" for request in cluster.broker.requests(LITE_PULL))
+        offsets = [int(request.ext["queueOffset"]) for request in hook.before]
+        assert offsets[:11] == list(range(11))
+
+    simulate(story)

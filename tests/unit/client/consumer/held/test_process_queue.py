@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.protocol.message.message import MessageExt
 
 

@@ -1,0 +1,166 @@
+"""FetchQueue: what was pulled and waits for `poll`, and what `poll` has given to whom.
+
+Its methods run no Python code where it is compiled: no other thread and no signal handler comes between. So a thread
+that polls takes what is here by itself (`hand_out`), and needs the event loop only when there is nothing. What it has
+finished with waits in `finished` until the loop looks.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if TYPE_CHECKING:
+    from maxq.client.consumer.held.assigned_queue import AssignedQueue
+    from maxq.protocol.message.message import MessageExt
+
+#: Whether threads may call `hand_out` and `take_back` while the loop works.
+IS_SAFE_FOR_THREADS = bool(cython.compiled)  # type: bool
+
+
+@cython.final
+@cython.cclass
+class Fetched:
+    """The messages of one pull, or some of them."""
+
+    def __init__(
+        self,
+        assigned,  # type: AssignedQueue
+        generation,  # type: int
+        messages: list,  # type: list[MessageExt]
+    ):
+        self.assigned = assigned
+        self.generation = generation
+        self.messages = messages
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _is_current(self) -> cython.bint:
+        return not self.assigned.process_queue.dropped and self.generation == self.assigned.generation
+
+    @property
+    def is_current(self):
+        # type: (...) -> bool
+        """Return whether the queue is still held, and no seek came since the pull."""
+        return self._is_current()
+
+
+@cython.cclass
+class FetchQueue:
+    """See the module's text."""
+
+    def __init__(self):
+        self._fetched = deque()
+        self.message_count = 0
+        self.given_out = {}
+        self.finished = []
+
+    def append(
+        self,
+        fetched: Fetched,
+    ):
+        # type: (...) -> None
+        """Add the messages of a pull."""
+        self._fetched.append(fetched)
+        self.message_count += len(fetched.messages)
+
+    def take(self, is_one: cython.bint = False):
+        # type: (...) -> Fetched | None
+        """Take out the oldest pull that is current and of a queue that is not paused, or the first message of it; None
+        if there is none."""
+        fetched: Fetched = None
+        found: Fetched = None
+        held_back: list = []
+        while self._fetched:
+            fetched = self._fetched.popleft()
+            if fetched._is_current() and fetched.assigned.paused:
+                held_back.append(fetched)
+                continue
+            if is_one and fetched._is_current() and len(fetched.messages) > 1:
+                found = _first_of(fetched)
+                self._fetched.appendleft(fetched)
+                self.message_count -= 1
+                break
+            self.message_count -= len(fetched.messages)
+            if fetched._is_current():
+                found = fetched
+                break
+        if held_back:
+            held_back.reverse()
+            self._fetched.extendleft(held_back)
+        return found
+
+    def hand_out(
+        self,
+        owner,  # type: object
+        is_alone: cython.bint,
+        is_one: cython.bint = False,
+    ):
+        # type: (...) -> list[MessageExt] | None
+        """Give `owner` the oldest pull, in a list of its own; what it got last is finished then.
+
+        Args:
+            is_alone: nobody else may have something that is not finished.
+            is_one: only its first message; the others stay.
+
+        Returns:
+            None: there is nothing, or something is unusual, and nothing has changed.
+        """
+        fetched: Fetched
+        before: Fetched = self.given_out.get(owner)
+        if not self._fetched:
+            return None
+        if before is None and self.given_out:  # of others, who may have ended
+            return None
+        if is_alone and len(self.given_out) > 1:
+            return None
+        fetched = self._fetched[0]
+        if not fetched._is_current() or fetched.assigned.paused:
+            return None
+        if is_one and len(fetched.messages) > 1:
+            fetched = _first_of(fetched)
+        else:
+            self._fetched.popleft()
+        self.message_count -= len(fetched.messages)
+        if before is not None:
+            self.finished.append(before)
+        self.given_out[owner] = fetched
+        return list(fetched.messages)
+
+    def take_back(
+        self,
+        owner,  # type: object
+        unless,  # type: Fetched | None
+    ):
+        # type: (...) -> bool
+        """Make the next poll return again what the last one returned to `owner`, unless that is `unless`. Returns
+        whether that happened."""
+        fetched: Fetched = self.given_out.get(owner)
+        if fetched is None or fetched is unless:
+            return False
+        del self.given_out[owner]
+        self._fetched.appendleft(fetched)
+        self.message_count += len(fetched.messages)
+        return True
+
+    def take_finished(self):
+        # type: (...) -> list[Fetched]
+        """Return what is finished, and forget it."""
+        finished: list = self.finished
+        self.finished = []
+        return finished
+
+    def clear(self):
+        # type: (...) -> None
+        """Drop all pulls that wait."""
+        self._fetched.clear()
+        self.message_count = 0
+
+
+@cython.cfunc
+def _first_of(fetched: Fetched) -> Fetched:
+    """Take the first of several messages out of a pull; returns it as a pull of its own."""
+    return Fetched(fetched.assigned, fetched.generation, [fetched.messages.pop(0)])

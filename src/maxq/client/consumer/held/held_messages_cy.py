@@ -1,0 +1,254 @@
+"""HeldMessages: the messages of one queue between pull and commit, in the order of their queue offsets.
+
+Places are numbers that ascend with the queue offsets: messages come in at the end and leave in any order, and what is
+gone at the front is skipped. Nothing is hashed, and no number is made into an object. An orderly listener has the first
+ones, up to `_waiting`, until they are committed or rolled back.
+"""
+
+from array import array
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.protocol.message.received_cy import Stored, stored_of
+else:
+    from maxq.protocol.message.received_cy import Stored, stored_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from maxq.protocol.message.message import MessageExt
+
+
+_ROOM = cython.declare(cython.Py_ssize_t, 64)
+
+
+@cython.cclass
+class HeldMessages:
+    """See the module's text. Queue offsets and counts are plain numbers, `message_size` is in bytes."""
+
+    def __init__(self):
+        self.message_count = self.message_size = self.queue_offset_max = self.backlog = 0
+        self._reset()
+
+    @cython.cfunc
+    def _reset(self):
+        self._messages = []
+        self._offsets = self._offset_array = array("q", bytes(8 * _ROOM))
+        self._sizes = self._size_array = array("q", bytes(8 * _ROOM))
+        self._room = _ROOM
+        self._first = self._waiting = self._end = 0
+
+    def put_messages(
+        self,
+        messages,  # type: Sequence[MessageExt]
+        max_offset: cython.longlong = 0,
+    ):
+        # type: (...) -> None
+        """Add the messages of a pull.
+
+        Args:
+            messages: in ascending queue offsets; those already here are ignored.
+            max_offset: end of the queue at the broker, for the backlog.
+        """
+        offset: cython.longlong = 0
+        stored: Stored
+        count: cython.Py_ssize_t
+        for count in range(len(messages)):
+            message = messages[count]
+            stored = stored_of(message)
+            offset = message.queue_offset if stored is None else stored.queue_offset
+            if self._end > self._first and offset <= self._offsets[self._end - 1]:
+                self._put_between(messages[count:])
+                offset = messages[len(messages) - 1].queue_offset
+                break
+            self._append(message, offset, message.store_size if stored is None else stored.size)
+        if messages and max_offset > 0:
+            self.backlog = max(0, max_offset - offset - 1)
+
+    @cython.cfunc
+    def _append(self, message: object, offset: cython.longlong, size: cython.longlong):
+        if self._end == self._room:
+            self._make_room()
+        self._offsets[self._end] = offset
+        self._sizes[self._end] = size
+        self._messages.append(message)
+        self._end += 1
+        self.message_count += 1
+        self.message_size += size
+        if offset > self.queue_offset_max:
+            self.queue_offset_max = offset
+
+    @cython.cfunc
+    def _make_room(self):
+        """Move everything to the front, into arrays that are larger if these are full."""
+        first: cython.Py_ssize_t = self._first
+        count: cython.Py_ssize_t = self._end - first
+        room: cython.Py_ssize_t = max(_ROOM, 2 * count)
+        offsets: object = self._offset_array[first : self._end]
+        sizes: object = self._size_array[first : self._end]
+        offsets.frombytes(bytes(8 * (room - count)))
+        sizes.frombytes(bytes(8 * (room - count)))
+        self._offsets = self._offset_array = offsets
+        self._sizes = self._size_array = sizes
+        del self._messages[:first]
+        self._waiting -= first
+        self._first, self._end, self._room = 0, count, room
+
+    @cython.cfunc
+    def _put_between(self, messages: object):
+        """Add messages of which some may lie before others that are here, or be here already."""
+        place: cython.Py_ssize_t
+        held: list = [message for message in self._messages[self._waiting :] if message is not None]
+        here: set = {message.queue_offset for message in self._messages if message is not None}
+        at_listener: list = [
+            self._messages[place] for place in range(self._first, self._waiting) if self._messages[place] is not None
+        ]
+        for message in messages:
+            if message.queue_offset not in here:
+                here.add(message.queue_offset)
+                held.append(message)
+        held.sort(key=attrgetter("queue_offset"))
+        self._reset()
+        self.message_count = self.message_size = 0
+        for message in [*at_listener, *held]:
+            self._append(message, message.queue_offset, message.store_size)
+        self._waiting = len(at_listener)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _place_of(self, offset: cython.longlong) -> cython.Py_ssize_t:
+        """Return the place of a queue offset; -1 if no message with it is here."""
+        low: cython.Py_ssize_t = self._first
+        high: cython.Py_ssize_t = self._end
+        middle: cython.Py_ssize_t
+        distance: cython.ulonglong
+        if low == high or offset < self._offsets[low] or offset > self._offsets[high - 1]:
+            return -1
+        distance = cython.cast(cython.ulonglong, offset) - cython.cast(cython.ulonglong, self._offsets[low])
+        if distance < cython.cast(cython.ulonglong, high - low):  # most queues have no gaps
+            middle = low + cython.cast(cython.Py_ssize_t, distance)
+            if self._offsets[middle] == offset:
+                return middle if self._sizes[middle] >= 0 else -1
+        while low < high:
+            middle = (low + high) // 2
+            if self._offsets[middle] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self._end and self._offsets[low] == offset and self._sizes[low] >= 0 else -1
+
+    @cython.cfunc
+    def _skip_gone(self):
+        """Forget the places of messages that are gone, at both ends."""
+        while self._first < self._end and self._sizes[self._first] < 0:
+            self._first += 1
+        while self._first < self._end and self._sizes[self._end - 1] < 0:
+            self._end -= 1
+            self._messages.pop()
+        if self._first == self._end:
+            self._messages.clear()
+            self._first = self._end = 0
+        if self._waiting < self._first or self._end == 0:
+            self._waiting = self._first
+
+    def remove(
+        self,
+        messages,  # type: Iterable[MessageExt]
+    ):
+        # type: (...) -> int
+        """Remove finished messages that no orderly listener has.
+
+        Returns:
+            The queue offset to commit: the smallest that is left, or one past the largest ever seen. -1 if nothing was
+            here.
+        """
+        place: cython.Py_ssize_t
+        stored: Stored
+        if self._waiting == self._end:
+            return -1
+        for message in messages:
+            stored = stored_of(message)
+            place = self._place_of(message.queue_offset if stored is None else stored.queue_offset)
+            if place >= self._waiting:
+                self.message_count -= 1
+                self.message_size -= self._sizes[place]
+                self._sizes[place] = -1
+                self._messages[place] = None
+        self._skip_gone()
+        return self._offsets[self._waiting] if self._waiting < self._end else self.queue_offset_max + 1
+
+    def take(self, count: cython.Py_ssize_t):
+        # type: (...) -> list[MessageExt]
+        """Return the first `count` messages, for an orderly listener."""
+        taken: list = []
+        while self._waiting < self._end and len(taken) < count:
+            if self._sizes[self._waiting] >= 0:
+                taken.append(self._messages[self._waiting])
+            self._waiting += 1
+        return taken
+
+    def commit(self):
+        # type: (...) -> int
+        """Remove all messages that an orderly listener has, because it has finished them.
+
+        Returns:
+            The queue offset to commit, -1 if the listener had nothing.
+        """
+        committed: cython.longlong = -1
+        while self._first < self._waiting:
+            if self._sizes[self._first] >= 0:
+                committed = self._offsets[self._first] + 1
+                self.message_count -= 1
+                self.message_size -= self._sizes[self._first]
+                self._sizes[self._first] = -1
+                self._messages[self._first] = None
+            self._first += 1
+        self._skip_gone()
+        return committed
+
+    def rollback(self):
+        # type: (...) -> None
+        """Put all messages that an orderly listener has back, so that they are delivered again in order."""
+        is_mixed: cython.bint = (
+            self._first < self._waiting < self._end and self._offsets[self._waiting - 1] > self._offsets[self._waiting]
+        )
+        self._waiting = self._first
+        if is_mixed:  # one from before them came meanwhile
+            self._put_between([])
+
+    def has_messages(self):
+        # type: (...) -> bool
+        """Return whether messages wait for the listener."""
+        return self._waiting < self._end
+
+    def max_span(self):
+        # type: (...) -> int
+        """Return the largest queue offset minus the smallest of the messages that wait."""
+        return self._offsets[self._end - 1] - self._offsets[self._waiting] if self._waiting < self._end else 0
+
+    def waiting_range(self):
+        # type: (...) -> tuple[int, int, int]
+        """Return the smallest and the largest queue offset of messages that wait, and how many these are."""
+        if self._waiting == self._end:
+            return 0, 0, 0
+        return self._offsets[self._waiting], self._offsets[self._end - 1], self.message_count - self.taken_range()[2]
+
+    def taken_range(self):
+        # type: (...) -> tuple[int, int, int]
+        """Return the smallest and the largest queue offset of messages that an orderly listener has, and how many
+        these are."""
+        if self._first == self._waiting:
+            return 0, 0, 0
+        return self._offsets[self._first], self._offsets[self._waiting - 1], self._waiting - self._first
+
+    def clear(self):
+        # type: (...) -> None
+        """Remove all messages that were pulled from the queue and are not consumed."""
+        self._reset()
+        self.message_count = self.message_size = self.queue_offset_max = self.backlog = 0

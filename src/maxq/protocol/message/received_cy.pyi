@@ -1,0 +1,37 @@
+"""Written by `python -m tests.unit.compiled_stubs`; see received_cy.py."""
+
+from collections.abc import Callable, Container, Sequence
+
+from maxq.protocol.message.message import MessageExt
+
+class Pull:
+    broker_name: str
+    min_offset: int
+    max_offset: int
+    queue_id: int
+    offset_delta: int
+    def __init__(
+        self,
+        broker_name: str,
+        min_offset: int,
+        max_offset: int,
+        queue_id: int = -1,
+        offset_delta: int = 0,
+        unwrap: Callable[[str], str] | None = None,
+    ) -> None: ...
+
+class Stored: ...
+
+class LazyField:
+    name: str
+    def __init__(self, name: str, number: int) -> None: ...
+
+class ReceivedMessage(MessageExt): ...
+
+def stored_of(message: object) -> Stored | None: ...
+def decode_property_text(data: bytes) -> dict[str, str]: ...
+def read_records(
+    data: bytes | bytearray | memoryview, pull: Pull, tags: Container[str] | None = None
+) -> list[MessageExt] | None: ...
+def mark_started(messages: Sequence[MessageExt], started: str) -> None: ...
+def show_own_topics(messages: Sequence[MessageExt], retry_topic: str) -> None: ...

@@ -1,0 +1,1 @@
+"""What consumers hold between pull and commit, in both forms."""
