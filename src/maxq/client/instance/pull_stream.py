@@ -189,7 +189,7 @@ class PullStream:
 
 def scan_answers(remoting: RemotingClient) -> None:
     """Let the answers to streams of this client be scanned where they arrive."""
-    add_answer_path(remoting, PullAnswers(PullStream).take)
+    add_answer_path(remoting, "pulls", PullAnswers(PullStream).take)
 
 
 def json_pieces(code: RequestCode, header: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:

@@ -47,6 +47,7 @@ from maxq.errors import (
 from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.remoting.answer_paths import add_answer_path
 from maxq.runtime.refusals import Cause, cause_of
 
 Result = TypeVar("Result")
@@ -179,7 +180,7 @@ class MessageSender:
         self.fast: FastSends | None = None
         if not is_special and self._serialize_type is SerializeType.JSON:
             self.fast = FastSends(self, instance, config, asyncio.get_running_loop())
-            self._remoting.batch_path = self._remoting.batch_path or SendAnswers().take
+            add_answer_path(self._remoting, "sends", SendAnswers().take)
 
     def close(self) -> None:
         """Stop the timer, because the producer ends."""
