@@ -5,14 +5,13 @@
     with Producer("my-producers", "127.0.0.1:9876") as producer:
         producer.send(Message("Topic", b"hello"))
 
-The classes here block. `async_producer`, `async_transaction_producer`, `async_push_consumer`,
-`async_lite_pull_consumer`, `async_simple_consumer` and `async_admin` make the asynchronous clients underneath, for
-programs with an event loop. Settings are those of `maxq.client.client_config`, by keyword.
+The classes here block; `maxq.aio` has those for asyncio, by the same names. Settings are given by keyword;
+`maxq.client.settings` has their types.
 """
 
-from typing import Any
+from typing import Unpack
 
-from maxq.client.admin import admin
+from maxq import aio
 from maxq.client.argument_checks import config_of
 from maxq.client.blocking import sync
 from maxq.client.client_config import (
@@ -22,13 +21,18 @@ from maxq.client.client_config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
 from maxq.client.instance.request_reply import create_reply_message
 from maxq.client.message_selector import MessageSelector
-from maxq.client.producer import producer, transaction_producer
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.results.send_result import SendResult, SendStatus
+from maxq.client.settings import (
+    ClientSettings,
+    LitePullConsumerSettings,
+    ProducerSettings,
+    PushConsumerSettings,
+    SimpleConsumerSettings,
+)
 from maxq.machine import new_event_loop, system_environment
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message.message import Message, MessageExt
@@ -71,43 +75,53 @@ def __dir__() -> list[str]:
 
 
 class Producer(sync.Producer):
-    """Blocking producer.
+    """Sends messages for one producer group. Start it with `with`, or `start()` and `shutdown()`. Any number of threads
+    may send.
 
     Args:
         producer_group: name of the group.
         namesrv_addr: host:port of name servers, separated by ';'.
-        settings: see ProducerConfig.
+        settings: see maxq.client.settings.ProducerSettings.
     """
 
-    def __init__(self, producer_group: str, namesrv_addr: str, **settings: Any) -> None:
+    def __init__(self, producer_group: str, namesrv_addr: str, **settings: Unpack[ProducerSettings]) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
 
 class TransactionProducer(sync.TransactionProducer):
-    """Blocking producer of messages in transactions.
+    """Sends messages for one producer group, also in transactions. Local transactions are executed in the thread that
+    sends; checks run in a thread of the producer's own.
 
     Args:
         producer_group: name of the group; brokers ask any of its members how a transaction ended.
         namesrv_addr: host:port of name servers, separated by ';'.
-        listener: executes local transactions and knows how they ended.
-        settings: see ProducerConfig.
+        listener: executes local transactions and knows how they ended; its methods are plain functions.
+        settings: see maxq.client.settings.ProducerSettings.
     """
 
-    def __init__(self, producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any) -> None:
+    def __init__(
+        self,
+        producer_group: str,
+        namesrv_addr: str,
+        listener: TransactionListener,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), listener, loop_factory=new_event_loop)
 
 
 class PushConsumer(sync.PushConsumer):
-    """Blocking push consumer: plain listeners run in threads.
+    """Calls a listener with the messages of its topics, as a member of a consumer group. Call `subscribe`, then start
+    it with `with`, or `start()` and `shutdown()`.
 
     Args:
         consumer_group: name of the group.
         namesrv_addr: host:port of name servers, separated by ';'.
-        listener: called as `listener(messages, context)`.
+        listener: called as `listener(messages, context)`; a plain function, which runs in one of `consume_thread_nums`
+            threads and may block, or a coroutine function.
         orderly: one call at a time per queue, in order.
-        settings: see PushConsumerConfig.
+        settings: see maxq.client.settings.PushConsumerSettings.
     """
 
     def __init__(
@@ -117,7 +131,7 @@ class PushConsumer(sync.PushConsumer):
         listener: MessageListener,
         *,
         orderly: bool = False,
-        **settings: Any,
+        **settings: Unpack[PushConsumerSettings],
     ) -> None:
         config = config_of(
             PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
@@ -128,9 +142,16 @@ class PushConsumer(sync.PushConsumer):
 
 
 class LitePullConsumer(sync.LitePullConsumer):
-    """Blocking lite pull consumer; arguments as PushConsumer's, settings of LitePullConsumerConfig."""
+    """Gives messages to a program that polls for them and decides where it reads. Call `subscribe` (the group shares
+    the queues) or `assign`, then start it with `with`, or `start()` and `shutdown()`. Several threads may poll.
 
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
+    Args:
+        consumer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.LitePullConsumerSettings.
+    """
+
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[LitePullConsumerSettings]) -> None:
         config = config_of(
             LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
@@ -138,9 +159,16 @@ class LitePullConsumer(sync.LitePullConsumer):
 
 
 class SimpleConsumer(sync.SimpleConsumer):
-    """Blocking simple consumer; arguments as PushConsumer's, settings of SimpleConsumerConfig."""
+    """Receives messages one batch at a time and acknowledges each by itself; any number of members share a queue. Call
+    `subscribe`, then start it with `with`, or `start()` and `shutdown()`. Several threads may receive.
 
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
+    Args:
+        consumer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.SimpleConsumerSettings.
+    """
+
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[SimpleConsumerSettings]) -> None:
         config = config_of(
             SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
@@ -148,56 +176,22 @@ class SimpleConsumer(sync.SimpleConsumer):
 
 
 class Admin(sync.Admin):
-    """Blocking admin; settings of ClientConfig."""
+    """Looks after topics, groups, brokers and name servers. Use it with `with`; `dir` lists its parts.
 
-    def __init__(self, namesrv_addr: str, **settings: Any) -> None:
+    Args:
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.ClientSettings.
+    """
+
+    def __init__(self, namesrv_addr: str, **settings: Unpack[ClientSettings]) -> None:
         config = config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
 
-def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> producer.Producer:
-    """Make an asynchronous producer; `await .start()` or `async with` it."""
-    config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
-    return producer.Producer(config, system_environment(namesrv_addr))
-
-
-def async_transaction_producer(
-    producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any
-) -> transaction_producer.TransactionProducer:
-    """Make an asynchronous producer of messages in transactions. Methods of `listener` that are plain functions run on
-    the event loop and must not block."""
-    config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
-    return transaction_producer.TransactionProducer(config, system_environment(namesrv_addr), listener)
-
-
-def async_push_consumer(
-    consumer_group: str, namesrv_addr: str, listener: MessageListener, *, orderly: bool = False, **settings: Any
-) -> push_consumer.PushConsumer:
-    """Make an asynchronous push consumer. A plain listener runs on the event loop and must not block."""
-    config = config_of(PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings})
-    return push_consumer.PushConsumer(config, system_environment(namesrv_addr), listener, orderly=orderly)
-
-
-def async_lite_pull_consumer(
-    consumer_group: str, namesrv_addr: str, **settings: Any
-) -> lite_pull_consumer.LitePullConsumer:
-    """Make an asynchronous lite pull consumer."""
-    config = config_of(
-        LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-    )
-    return lite_pull_consumer.LitePullConsumer(config, system_environment(namesrv_addr))
-
-
-def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: Any) -> simple_consumer.SimpleConsumer:
-    """Make an asynchronous simple consumer."""
-    config = config_of(
-        SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-    )
-    return simple_consumer.SimpleConsumer(config, system_environment(namesrv_addr))
-
-
-def async_admin(namesrv_addr: str, **settings: Any) -> admin.Admin:
-    """Make an asynchronous admin client; `async with` it, on a running loop."""
-    return admin.Admin(
-        config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings}), system_environment(namesrv_addr)
-    )
+#: The names that the classes of maxq.aio had here at first.
+async_admin = aio.Admin
+async_lite_pull_consumer = aio.LitePullConsumer
+async_producer = aio.Producer
+async_push_consumer = aio.PushConsumer
+async_simple_consumer = aio.SimpleConsumer
+async_transaction_producer = aio.TransactionProducer

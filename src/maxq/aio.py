@@ -1,0 +1,183 @@
+"""The client library for asyncio, with the machine's own clock, disk, chance and address filled in.
+
+    from maxq.aio import Message, Producer
+
+    async with Producer("my-producers", "127.0.0.1:9876") as producer:
+        await producer.send(Message("Topic", b"hello"))
+
+`maxq.api` has blocking clients of the same names. Settings are given by keyword; `maxq.client.settings` has their
+types.
+"""
+
+from typing import Unpack
+
+from maxq.client.admin import admin
+from maxq.client.argument_checks import config_of
+from maxq.client.client_config import (
+    ClientConfig,
+    LitePullConsumerConfig,
+    ProducerConfig,
+    PushConsumerConfig,
+    SimpleConsumerConfig,
+)
+from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
+from maxq.client.instance.request_reply import create_reply_message
+from maxq.client.message_selector import MessageSelector
+from maxq.client.producer import producer, transaction_producer
+from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.results.send_result import SendResult, SendStatus
+from maxq.client.settings import (
+    ClientSettings,
+    LitePullConsumerSettings,
+    ProducerSettings,
+    PushConsumerSettings,
+    SimpleConsumerSettings,
+)
+from maxq.machine import system_environment
+from maxq.protocol.enums import ConsumeFromWhere, MessageModel
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+
+__all__ = [
+    "Admin",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeResult",
+    "LitePullConsumer",
+    "LocalTransactionState",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "MessageSelector",
+    "Producer",
+    "PushConsumer",
+    "SendResult",
+    "SendStatus",
+    "SimpleConsumer",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "create_reply_message",
+    "system_environment",
+]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the imports of this module."""
+    return sorted(__all__)
+
+
+class Producer(producer.Producer):
+    """Sends messages for one producer group. Start it with `async with`, or `await producer.start()` and
+    `await producer.shutdown()`. Any number of tasks of its event loop may send.
+
+    Args:
+        producer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.ProducerSettings.
+    """
+
+    def __init__(self, producer_group: str, namesrv_addr: str, **settings: Unpack[ProducerSettings]) -> None:
+        config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
+        super().__init__(config, system_environment(namesrv_addr))
+
+
+class TransactionProducer(transaction_producer.TransactionProducer):
+    """Sends messages for one producer group, also in transactions.
+
+    Args:
+        producer_group: name of the group; brokers ask any of its members how a transaction ended.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        listener: executes local transactions and knows how they ended. Its methods may be coroutine functions; plain
+            ones run on the event loop and must not block.
+        settings: see maxq.client.settings.ProducerSettings.
+    """
+
+    def __init__(
+        self,
+        producer_group: str,
+        namesrv_addr: str,
+        listener: TransactionListener,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
+        super().__init__(config, system_environment(namesrv_addr), listener)
+
+
+class PushConsumer(push_consumer.PushConsumer):
+    """Calls a listener with the messages of its topics, as a member of a consumer group. Call `subscribe`, then start
+    it with `async with`, or `await consumer.start()` and `await consumer.shutdown()`.
+
+    Args:
+        consumer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        listener: called as `listener(messages, context)`; a coroutine function, or a plain one that runs on the event
+            loop and must not block.
+        orderly: one call at a time per queue, in order.
+        settings: see maxq.client.settings.PushConsumerSettings.
+    """
+
+    def __init__(
+        self,
+        consumer_group: str,
+        namesrv_addr: str,
+        listener: MessageListener,
+        *,
+        orderly: bool = False,
+        **settings: Unpack[PushConsumerSettings],
+    ) -> None:
+        config = config_of(
+            PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+        )
+        super().__init__(config, system_environment(namesrv_addr), listener, orderly=orderly)
+
+
+class LitePullConsumer(lite_pull_consumer.LitePullConsumer):
+    """Gives messages to a program that polls for them and decides where it reads. Call `subscribe` (the group shares
+    the queues) or `assign`, then start it with `async with`, or `await consumer.start()` and
+    `await consumer.shutdown()`.
+
+    Args:
+        consumer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.LitePullConsumerSettings.
+    """
+
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[LitePullConsumerSettings]) -> None:
+        config = config_of(
+            LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+        )
+        super().__init__(config, system_environment(namesrv_addr))
+
+
+class SimpleConsumer(simple_consumer.SimpleConsumer):
+    """Receives messages one batch at a time and acknowledges each by itself; any number of members share a queue. Call
+    `subscribe`, then start it with `async with`, or `await consumer.start()` and `await consumer.shutdown()`.
+
+    Args:
+        consumer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.SimpleConsumerSettings.
+    """
+
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[SimpleConsumerSettings]) -> None:
+        config = config_of(
+            SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+        )
+        super().__init__(config, system_environment(namesrv_addr))
+
+
+class Admin(admin.Admin):
+    """Looks after topics, groups, brokers and name servers. Use it with `async with`, on a running loop; `dir` lists
+    its parts.
+
+    Args:
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see maxq.client.settings.ClientSettings.
+    """
+
+    def __init__(self, namesrv_addr: str, **settings: Unpack[ClientSettings]) -> None:
+        config = config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings})
+        super().__init__(config, system_environment(namesrv_addr))
