@@ -79,7 +79,7 @@ class Producer(producer.Producer):
         settings: see maxq.client.settings.ProducerSettings.
     """
 
-    def __init__(self, producer_group: str, namesrv_addr: str, **settings: Unpack[ProducerSettings]) -> None:
+    def __init__(self, producer_group: str, namesrv_addr: str, **settings: "Unpack[ProducerSettings]") -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr))
 
@@ -100,7 +100,7 @@ class TransactionProducer(transaction_producer.TransactionProducer):
         producer_group: str,
         namesrv_addr: str,
         listener: TransactionListener,
-        **settings: Unpack[ProducerSettings],
+        **settings: "Unpack[ProducerSettings]",
     ) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), listener)
@@ -126,7 +126,7 @@ class PushConsumer(push_consumer.PushConsumer):
         listener: MessageListener,
         *,
         orderly: bool = False,
-        **settings: Unpack[PushConsumerSettings],
+        **settings: "Unpack[PushConsumerSettings]",
     ) -> None:
         config = config_of(
             PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
@@ -145,7 +145,7 @@ class LitePullConsumer(lite_pull_consumer.LitePullConsumer):
         settings: see maxq.client.settings.LitePullConsumerSettings.
     """
 
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[LitePullConsumerSettings]) -> None:
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[LitePullConsumerSettings]") -> None:
         config = config_of(
             LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
@@ -162,7 +162,7 @@ class SimpleConsumer(simple_consumer.SimpleConsumer):
         settings: see maxq.client.settings.SimpleConsumerSettings.
     """
 
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[SimpleConsumerSettings]) -> None:
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[SimpleConsumerSettings]") -> None:
         config = config_of(
             SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
@@ -178,6 +178,6 @@ class Admin(admin.Admin):
         settings: see maxq.client.settings.ClientSettings.
     """
 
-    def __init__(self, namesrv_addr: str, **settings: Unpack[ClientSettings]) -> None:
+    def __init__(self, namesrv_addr: str, **settings: "Unpack[ClientSettings]") -> None:
         config = config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr))

@@ -84,7 +84,7 @@ class Producer(sync.Producer):
         settings: see maxq.client.settings.ProducerSettings.
     """
 
-    def __init__(self, producer_group: str, namesrv_addr: str, **settings: Unpack[ProducerSettings]) -> None:
+    def __init__(self, producer_group: str, namesrv_addr: str, **settings: "Unpack[ProducerSettings]") -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
@@ -105,7 +105,7 @@ class TransactionProducer(sync.TransactionProducer):
         producer_group: str,
         namesrv_addr: str,
         listener: TransactionListener,
-        **settings: Unpack[ProducerSettings],
+        **settings: "Unpack[ProducerSettings]",
     ) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), listener, loop_factory=new_event_loop)
@@ -131,7 +131,7 @@ class PushConsumer(sync.PushConsumer):
         listener: MessageListener,
         *,
         orderly: bool = False,
-        **settings: Unpack[PushConsumerSettings],
+        **settings: "Unpack[PushConsumerSettings]",
     ) -> None:
         config = config_of(
             PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
@@ -151,7 +151,7 @@ class LitePullConsumer(sync.LitePullConsumer):
         settings: see maxq.client.settings.LitePullConsumerSettings.
     """
 
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[LitePullConsumerSettings]) -> None:
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[LitePullConsumerSettings]") -> None:
         config = config_of(
             LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
@@ -168,7 +168,7 @@ class SimpleConsumer(sync.SimpleConsumer):
         settings: see maxq.client.settings.SimpleConsumerSettings.
     """
 
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Unpack[SimpleConsumerSettings]) -> None:
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[SimpleConsumerSettings]") -> None:
         config = config_of(
             SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
@@ -183,7 +183,7 @@ class Admin(sync.Admin):
         settings: see maxq.client.settings.ClientSettings.
     """
 
-    def __init__(self, namesrv_addr: str, **settings: Unpack[ClientSettings]) -> None:
+    def __init__(self, namesrv_addr: str, **settings: "Unpack[ClientSettings]") -> None:
         config = config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 

@@ -187,7 +187,18 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
     def send_async(
         self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None
     ) -> concurrent.futures.Future[SendResult]:
-        """Start to send; the future (and the callback, on the client's thread) gets the result."""
+        """Start to send, and return at once.
+
+        Args:
+            callback: called as `callback(result, None)` or `callback(None, error)` on the client's thread, which it
+                must not block.
+
+        Returns:
+            A future of the result. Errors go to it as well, those of an illegal message among them.
+
+        Raises:
+            NotRunningError: the producer does not run.
+        """
         client = self._running
 
         async def send() -> SendResult:
@@ -209,8 +220,18 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
         return future
 
     def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
-        """Send many messages, each in a request of its own, many at a time. `messages` is iterated in this thread, so
-        it may block; the messages it yields are sent, even if it raises later."""
+        """Send many messages, each in a request of its own, many at a time.
+
+        Args:
+            messages: iterated in this thread, so it may block; what it yields is sent, even if it raises later.
+            in_flight: how many sends are under way at a time.
+
+        Returns:
+            A result for each message, in their order.
+
+        Raises:
+            What `send` raises for the first message that fails; no further ones are begun then.
+        """
         client = self._running
         check_messages(messages)
         check_number("in_flight", in_flight, low=1)
@@ -268,7 +289,15 @@ class TransactionProducer(Producer):
     def send_message_in_transaction(
         self, message: Message, arg: Any = None, *, timeout_ms: int | None = None
     ) -> TransactionSendResult:
-        """Send a message that is delivered if and only if the local transaction is committed."""
+        """Send a message that is delivered if and only if the local transaction is committed.
+
+        Args:
+            arg: given to `execute_local_transaction`, which runs in this thread.
+            timeout_ms: for sending the half message; None: send_msg_timeout.
+
+        Raises:
+            ClientError: an illegal message, a delayed one among them. Otherwise as `send`: nothing was executed then.
+        """
         _ = self._running
         client, run = self._transactional, self._thread.run
         half = run(client.send_half(message, timeout_ms=timeout_ms))
@@ -539,7 +568,8 @@ class Admin:
         return sorted({*super().__dir__(), *calls.ADMIN_PARTS})
 
     def run(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, Result]]) -> Result:
-        """Run `work(asynchronous admin)`, for example several calls at the same time."""
+        """Run `work(admin)` on the event loop of this client, for example several calls at the same time, and return
+        its result. `admin` is the asynchronous admin client (`maxq.client.admin.admin.Admin`)."""
         return self._thread.run(work(self._client))
 
     def close(self) -> None:

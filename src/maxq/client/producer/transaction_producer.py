@@ -64,6 +64,8 @@ class TransactionSendResult(NamedTuple):
     """The outcome of a message sent in a transaction.
 
     Attributes:
+        send_result: where the half message was stored.
+        local_transaction_state: what the listener returned.
         end_error: why the broker could not be told the state; it will ask.
     """
 
@@ -79,19 +81,22 @@ class TransactionSendResult(NamedTuple):
 
     @property
     def msg_id(self) -> str:
+        """Return the id that the client gave the message."""
         return self.send_result.msg_id
 
     @property
     def transaction_id(self) -> str | None:
+        """Return the id by which the listener knows the transaction."""
         return self.send_result.transaction_id
 
     @property
     def message_queue(self) -> MessageQueue:
+        """Return the queue of the half message's topic and broker."""
         return self.send_result.message_queue
 
     @property
     def queue_offset(self) -> int:
-        """Queue offset of the half message."""
+        """Return the queue offset of the half message."""
         return self.send_result.queue_offset
 
 

@@ -31,8 +31,17 @@ STATUS_OF_CODE: dict[int, SendStatus] = {
 class SendResult(NamedTuple):
     """Where a message was stored.
 
-    `msg_id` is the client's id (UNIQ_KEY; of a batch, its messages' ids joined by commas), `offset_msg_id` the
-    broker's."""
+    Attributes:
+        send_status: how safely; the message is stored in every case.
+        msg_id: the id that the client gave it (UNIQ_KEY); of a batch, its messages' ids joined by commas.
+        message_queue: topic, broker and number of the queue.
+        queue_offset: its place in the queue; of a batch, that of the first message.
+        offset_msg_id: the id that the broker gave it, which contains its place.
+        transaction_id: of a message of a transaction.
+        region_id: of the broker.
+        trace_on: the broker asks for message trace.
+        recall_handle: of a message with a delivery time, for `recall_message`.
+    """
 
     send_status: SendStatus
     msg_id: str

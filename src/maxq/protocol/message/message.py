@@ -49,7 +49,14 @@ def crc31(data: bytes | bytearray | memoryview) -> int:
 
 @dataclass(slots=True)
 class Message:
-    """A message for sending. `flag` is the application's own; `properties` are user and system properties together."""
+    """A message for sending.
+
+    Attributes:
+        topic: where it goes.
+        body: its content, bytes; maxq.serializers makes them of other values.
+        properties: of the application (`put_user_property`) and of the system (TAGS, KEYS, DELAY, …) together.
+        flag: a number of the application's own.
+    """
 
     topic: str
     body: bytes = b""
@@ -58,6 +65,7 @@ class Message:
 
     @property
     def tags(self) -> str | None:
+        """Return the TAGS property: the one tag by which consumers select the message; None without a tag."""
         return self.properties.get(const.PROPERTY_TAGS)
 
     @tags.setter
@@ -198,10 +206,12 @@ class MessageExt(Message):
 
     @property
     def born_host_text(self) -> str:
+        """Return the sender's address and port as the broker saw them."""
         return host_text(self.born_host)
 
     @property
     def store_host_text(self) -> str:
+        """Return the address and port of the broker that stored the message."""
         return host_text(self.store_host)
 
 
