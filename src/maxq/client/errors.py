@@ -16,6 +16,12 @@ class WrongArgumentError(ClientError):
     is_wrong_value = True
 
 
+class BodyFormatError(ClientError):
+    """A received body is not what `maxq.serializers` was to make of it. The message names topic, place and reason."""
+
+    is_wrong_value = True
+
+
 class MessageRefusedError(ClientError):
     """A message that would be refused by every broker; `size` and `limit` are in bytes."""
 

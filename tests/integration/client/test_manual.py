@@ -1,18 +1,28 @@
-"""The examples of docs/client.md do what they say."""
+"""The examples of docs/client.md and docs/trace.md do what they say."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 MANUAL = Path(__file__).parents[3] / "docs" / "client.md"
-EXAMPLES = re.findall(r"^## ([^\n]+)\n.*?```python\n(.*?)```", MANUAL.read_text(), re.DOTALL | re.MULTILINE)
+TRACE = MANUAL.with_name("trace.md")
+
+
+def examples(page: Path) -> list[tuple[str, str]]:
+    """Section → its first example."""
+    return re.findall(r"^## ([^\n]+)\n.*?```python\n(.*?)```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+EXAMPLES = examples(MANUAL)
 
 
 def test_every_section_has_an_example() -> None:
     assert [title for title, _ in EXAMPLES] == [
         "Send",
         "Send in a transaction",
+        "Values as bodies",
         "Errors, and when to try again",
         "Consume",
         "Receive and acknowledge",
@@ -24,7 +34,11 @@ def test_every_section_has_an_example() -> None:
     ]
 
 
-@pytest.mark.parametrize(("title", "code"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
+@pytest.mark.parametrize(
+    ("title", "code"), EXAMPLES + examples(TRACE), ids=[title for title, _ in EXAMPLES + examples(TRACE)]
+)
 def test_examples_run(title: str, code: str, namesrv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if title == "Values as bodies" and not (find_spec("msgspec") or find_spec("pydantic")):
+        pytest.skip("neither msgspec nor pydantic is installed")
     assert "127.0.0.1:9876" in code
     exec(compile(code.replace("127.0.0.1:9876", namesrv), f"{MANUAL.name}: {title}", "exec"), {})
