@@ -12,15 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from examples.helpers import PATIENCE_SECONDS, broker, free_port, name_server, run_example, say
-from maxq.api import (
+from maxq.aio import (
+    Admin,
     ConsumeContext,
     ConsumeFromWhere,
     Message,
     MessageExt,
+    Producer,
+    PushConsumer,
     SendStatus,
-    async_admin,
-    async_producer,
-    async_push_consumer,
     system_environment,
 )
 from maxq.client.instance.dledger_client import DLedgerClient
@@ -65,7 +65,7 @@ class Group:
 
     async def create_topic(self) -> None:
         """Create the topic on the master, as soon as the name server knows one."""
-        async with async_admin(self.namesrv_address) as admin, asyncio.timeout(PATIENCE_SECONDS):
+        async with Admin(self.namesrv_address) as admin, asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 try:
                     (master,) = await admin.brokers.masters_of_cluster("DefaultCluster")
@@ -87,7 +87,7 @@ class Load:
 
     async def run(self, number: int) -> None:
         """Send as producer `number` until the load ends."""
-        producer = async_producer(
+        producer = Producer(
             "payments",
             self.namesrv_address,
             instance_name=f"producer-{number}",
@@ -196,7 +196,7 @@ async def find(group: Group, load: Load) -> None:
         if load.acknowledged <= found:
             complete.set()
 
-    consumer = async_push_consumer(
+    consumer = PushConsumer(
         GROUP,
         group.namesrv_address,
         listen,

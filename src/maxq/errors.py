@@ -33,6 +33,9 @@ MaxQError
     └── JavaNotFoundError       no Java that Spark runs on
 """
 
+from copy import copy
+from typing import Self
+
 
 class MaxQError(Exception):
     """Base of all errors that are raised on purpose. Class attributes help callers to react."""
@@ -145,13 +148,25 @@ class MissingFieldError(RemoteProtocolError):
 
 
 class RemotingError(MaxQError):
-    """The network between this program and `address` (host:port) failed."""
+    """The network between this program and `address` (host:port) failed.
+
+    Attributes:
+        remedy: what to do, as the message says it at its end; empty if it does not.
+    """
 
     retriable = True
+    remedy = ""
 
     def __init__(self, message: str, *, address: str = "") -> None:
         super().__init__(message)
         self.address = address
+
+    def told_as(self, message: str, remedy: str = "") -> Self:
+        """Return the same error with a message that says more."""
+        told = copy(self)
+        told.args, told.__cause__ = (f"{message}; {remedy}" if remedy else message,), self.__cause__
+        told.remedy = remedy or self.remedy
+        return told
 
 
 class RemotingConnectError(RemotingError):

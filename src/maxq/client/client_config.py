@@ -161,7 +161,8 @@ class ClientConfig:
             ClientError: an access key without its secret, or the reverse.
         """
         if bool(self.access_key) != bool(self.secret_key):
-            raise ClientError("access_key and secret_key are given together or not at all")
+            missing = "secret_key" if self.access_key else "access_key"
+            raise ClientError(f"access_key and secret_key are given together or not at all: {missing} is missing")
         return Credentials(self.access_key, self.secret_key, self.security_token) if self.access_key else None
 
 

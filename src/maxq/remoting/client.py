@@ -333,7 +333,10 @@ class RemotingClient(RemotingEndpoint):
         at = self._name_server_index
         left = [*self._name_servers[at:], *self._name_servers[:at]]
         if len(left) == 1:
-            return await self.invoke(left[0], command, timeout_ms)
+            try:
+                return await self.invoke(left[0], command, timeout_ms)
+            except RemotingError as error:
+                raise self._unanswered(error) from None
         failure: RemotingError = RemotingConnectError("no name server address is set", address="")
         answers: list[RemotingCommand] = []
         asked: dict[asyncio.Task[RemotingCommand], tuple[str, int]] = {}  # address, and since when, ms
@@ -365,8 +368,18 @@ class RemotingClient(RemotingEndpoint):
                 if not task.cancel() and not task.cancelled():
                     task.exception()  # it ended in the same turn as the one that counts
         if not answers:
-            raise failure
+            raise self._unanswered(failure)
         return min(answers, key=lambda answer: answer.code == ResponseCode.SYSTEM_ERROR)
+
+    def _unanswered(self, failure: RemotingError) -> RemotingError:
+        """Return the error of name servers none of which has answered, with what was asked and what to do."""
+        if not self._name_servers:
+            return failure.told_as(str(failure), "set namesrv_addr to host:port (several separated by ';')")
+        several = "" if len(self._name_servers) == 1 else f" (asked: {', '.join(self._name_servers)})"
+        return failure.told_as(
+            f"no name server answers{several}: {failure}",
+            "see whether one runs there (namesrv_addr), and whether it can be reached from here",
+        )
 
     def _prefer(self, name_server: str) -> None:
         if name_server in self._name_servers:  # the list may be another one by now

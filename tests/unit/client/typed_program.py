@@ -6,6 +6,7 @@ It is not run: type checkers read it (test_typed_program.py), as users' programs
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from maxq import aio, api
@@ -45,6 +46,7 @@ from maxq.protocol.body.topic_config import (
 )
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.message.compression import CompressionType
+from maxq.serializers import from_json, json_body
 
 
 class Hooks:
@@ -135,6 +137,20 @@ def message() -> api.Message:
     late: int = made.delay_time_ms + made.deliver_time_ms + made.delay_level
     print(tags, late, made.uniq_key)
     return made
+
+
+@dataclass
+class Order:
+    """A value that goes into a body and comes out of one."""
+
+    id: int
+
+
+def bodies(received: api.MessageExt) -> tuple[Order, list[Order], Any]:
+    api.Message("Orders", json_body(Order(7)))
+    order: Order = from_json(received, Order)
+    orders: list[Order] = from_json(received.body, list[Order])
+    return order, orders, from_json(received)
 
 
 SETTINGS: ProducerSettings = {"send_msg_timeout": 5_000, "compress_type": CompressionType.ZSTD}

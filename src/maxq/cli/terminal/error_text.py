@@ -43,7 +43,8 @@ def error_line(error: BaseException) -> str:
         if remedy := _remedy(error.code, remark):
             remedies.append(remedy)
     elif isinstance(error, RemotingConnectError):
-        text = f"{error}; does that server run? (-n or NAMESRV_ADDR says where the name servers are)"
+        said = str(error).removesuffix(f"; {error.remedy}")  # for programs
+        text = f"{said}; does that server run? (-n or NAMESRV_ADDR says where the name servers are)"
     elif isinstance(error, OSError) and error.errno == errno.EBADF:
         text = "standard input or standard output is closed"
     else:

@@ -55,9 +55,9 @@ class _Started(Face[Client], ABC):
     """
 
     _client: Client
-    _what = "consumer"
 
-    def __init__(self, loop_factory: LoopFactory | None) -> None:
+    def __init__(self, loop_factory: LoopFactory | None, what: str) -> None:
+        self._what = what  # in errors
         self._thread = LoopThread(loop_factory)
         self._is_started = False
         self._is_starting = False
@@ -76,7 +76,7 @@ class _Started(Face[Client], ABC):
     @property
     def _running(self) -> Client:
         if not self._is_started:
-            raise NotRunningError(f"the {self._what} is not running: start it first")
+            raise NotRunningError(f"{self._what} is not running: start it first")
         return self._client
 
     @property
@@ -94,7 +94,7 @@ class _Started(Face[Client], ABC):
             self._thread.start()  # says so
         with self._life:
             if self._is_started or self._is_starting:
-                raise ClientError("the client is already started")
+                raise ClientError(f"{self._what} is already started")
             self._lives += 1
             self._is_starting, self._is_unwanted = True, False
             try:
@@ -109,7 +109,7 @@ class _Started(Face[Client], ABC):
                 self._is_starting = False
             if self._is_unwanted:
                 self._shut_down(self._lives)
-                raise NotRunningError(f"the {self._what} was shut down while it started")
+                raise NotRunningError(f"{self._what} was shut down while it started")
 
     def shutdown(self) -> None:
         """Shut the client down and end its thread; does nothing if it does not run. A second call waits for the first,
@@ -165,12 +165,10 @@ def _stop(thread: LoopThread, end: Callable[[], Coroutine[Any, Any, None]]) -> N
 class Producer(calls.ProducerCalls, _Started[producer.Producer]):
     """The blocking form of `maxq.client.producer.producer.Producer`."""
 
-    _what = "producer"
-
     def __init__(
         self, config: ProducerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
     ) -> None:
-        super().__init__(loop_factory)
+        super().__init__(loop_factory, f"producer of group {config.producer_group}")
         self._config = config
         self._environment = environment
 
@@ -332,7 +330,7 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
         orderly: bool = False,
         loop_factory: LoopFactory | None = None,
     ) -> None:
-        super().__init__(loop_factory)
+        super().__init__(loop_factory, f"consumer of group {config.consumer_group}")
         self._width = config.consume_thread_nums
         self._pool = self._make_pool()
         # The constructor only keeps things: it needs no loop, and subscribe may be called before start.
@@ -398,7 +396,7 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
     def __init__(
         self, config: LitePullConsumerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
     ) -> None:
-        super().__init__(loop_factory)
+        super().__init__(loop_factory, f"consumer of group {config.consumer_group}")
         # The constructor only keeps things: it needs no loop.
         self._client = lite_pull_consumer.LitePullConsumer(config, environment)
         self._is_finished = True
@@ -505,7 +503,7 @@ class SimpleConsumer(calls.SimpleConsumerCalls, _Started[simple_consumer.SimpleC
     def __init__(
         self, config: SimpleConsumerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
     ) -> None:
-        super().__init__(loop_factory)
+        super().__init__(loop_factory, f"consumer of group {config.consumer_group}")
         # The constructor only keeps things: it needs no loop.
         self._client = simple_consumer.SimpleConsumer(config, environment)
 

@@ -196,7 +196,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """
         check_topic(topic)
         if self._manual is not None:
-            raise ClientError("subscribe and assign exclude each other, and assign was called before")
+            raise ClientError(f"subscribe and assign exclude each other; group {self.group} was assigned queues before")
         wire = wrap(self._config.namespace, topic)
         await self._want(
             build_subscription_data(
@@ -219,7 +219,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             ClientError: topics were subscribed before.
         """
         if self._wanted:
-            raise ClientError("subscribe and assign exclude each other, and subscribe was called before")
+            raise ClientError(f"subscribe and assign exclude each other; group {self.group} has subscribed before")
         self._manual = {self._on_wire(queue) for queue in queues_of(queues)}
         if self._instance is not None:
             await self._assign_now(self._manual)
@@ -466,7 +466,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         check_number("offset", offset, high=LONG_MAX)
         wire = self._on_wire(queue)
         if wire not in self._assigned:
-            raise ClientError(f"cannot seek: {queue} is not assigned to this consumer")
+            raise ClientError(f"cannot seek: {queue} is not assigned to this member of group {self.group}")
         low, high = await self._min_offset(wire), await self._max_offset(wire)
         if not low <= offset <= high:
             raise ClientError(f"cannot seek to {offset} of {queue}: its offsets go from {low} to {high}")
@@ -484,7 +484,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._settle()
         assigned = self._assigned.get(queue)
         if assigned is None:
-            raise ClientError(f"cannot seek: {queue} was given to another member meanwhile")
+            raise ClientError(f"cannot seek: {queue} was given to another member of group {self.group} meanwhile")
         assigned.generation += 1
         assigned.process_queue.clear()
         assigned.pull_offset = assigned.consume_offset = offset

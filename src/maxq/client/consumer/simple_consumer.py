@@ -157,7 +157,9 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         """Return every topic at every broker that has it, beginning with another one each time. For a static topic the
         brokers that have led a queue are included: messages stored there before the queue moved are nowhere else."""
         if not self._wanted:
-            raise ClientError("nothing is subscribed: subscribe to a topic before you receive")
+            raise ClientError(
+                f"nothing is subscribed by the consumer of group {self.group}: subscribe to a topic before you receive"
+            )
         instance = self._running()
         places: list[Place] = []
         for topic, subscription in self._wanted.items():
@@ -168,7 +170,10 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
                 names |= dict.fromkeys(name for name, address in masters.items() if address is not None)
             places += [(MessageQueue(topic, name, -1), subscription) for name in names if name != NO_BROKER]
         if not places:
-            raise ClientError(f"no broker has a readable queue of {', '.join(self._wanted)}")
+            raise ClientError(
+                f"no broker has a readable queue of {', '.join(self._wanted)} for group {self.group}: see whether "
+                "brokers run, and whether the topic may be read (`maxq admin topicRoute`)"
+            )
         first = next(self._turn) % len(places)
         return places[first:] + places[:first]
 

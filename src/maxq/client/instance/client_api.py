@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, NoRouteError, RemoteProtocolError
+from maxq.errors import BrokerError, NoRouteError, RemoteProtocolError, RemotingError
 from maxq.protocol.body.consumer_info import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
@@ -163,11 +163,14 @@ class MQClientAPI:
         Raises:
             NoRouteError: the name server does not know it.
         """
-        response = await self.call_name_server(
-            RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            fields(topic=topic, acceptStandardJsonOnly=True),
-            expect=(ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST),
-        )
+        try:
+            response = await self.call_name_server(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                fields(topic=topic, acceptStandardJsonOnly=True),
+                expect=(ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST),
+            )
+        except RemotingError as error:
+            raise error.told_as(f"the route of topic {topic} is not known: {error}") from None
         if response.code == ResponseCode.TOPIC_NOT_EXIST or not response.body_length:
             raise NoRouteError(ResponseCode.TOPIC_NOT_EXIST, response.remark or f"no route for topic {topic}")
         return TopicRouteData.decode(response.body_bytes)

@@ -340,7 +340,10 @@ class MQClientInstance:
                 await self.routes.update_route(queue.topic)
         group = self.brokers.candidates(self.routes.broker_of(queue))
         if not group:
-            raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is in no route of the name server")
+            raise ClientError(
+                f"broker {queue.broker_name} of topic {queue.topic} is in no route of the name server: see whether it "
+                "runs, and is registered there (`maxq admin clusterList`)"
+            )
         return group
 
     async def ask_group(

@@ -194,4 +194,4 @@ class PopAPI:
         try:
             return await self._instance.broker_address(queue)
         except BrokerError as error:
-            raise ClientError(f"broker {queue.broker_name} is in no route: {error}") from error
+            raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}: {error}") from error

@@ -185,10 +185,13 @@ class PullAPIWrapper:
             try:
                 await self._instance.routes.update_route(queue.topic)
             except (RemotingError, BrokerError) as error:
-                raise ClientError(f"broker {queue.broker_name} is not known, and no route came: {error}") from error
+                raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is not known: {error}") from error
             broker = brokers.reader(self._instance.routes.broker_of(queue), wanted_id)
         if broker is None:
-            raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
+            raise ClientError(
+                f"broker {queue.broker_name} is in no route of topic {queue.topic}: see whether it runs, and is "
+                "registered with the name server (`maxq admin clusterList`)"
+            )
         if broker.is_slave and wanted_id == MASTER_ID:
             self._instance.refresh_route_soon(queue.topic)  # it stands in for a master that may be back
         return broker

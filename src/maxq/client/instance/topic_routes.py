@@ -167,8 +167,8 @@ class TopicRoutes:
         if not info.queues:
             text = f"topic {topic} has a route but no queue that takes messages: no broker of it has "
             if any(data.perm & PERM_WRITE for data in self.table[topic].queue_datas):
-                raise NoMasterError(f"{text}write permission and a master online")
-            raise ClientError(f"{text}write permission")
+                raise NoMasterError(f"{text}write permission and a master online; one may be starting: try again")
+            raise ClientError(f"{text}write permission; an operator gives it (`maxq admin updateTopicPerm`)")
         return info
 
     async def _find_publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:

@@ -172,7 +172,7 @@ class MessagePreparer:
             ClientError: no messages, mixed topics, delayed messages, or the batch is larger than max_message_size.
         """
         if not messages:
-            raise MessageRefusedError("a batch has at least one message", limit=1)
+            raise MessageRefusedError("a batch has at least one message; there is none", limit=1)
         for message in messages:
             check_types(message)
         first = messages[0]
@@ -181,11 +181,15 @@ class MessagePreparer:
         msg_ids = []
         for message in messages:
             if message.topic != first.topic:
-                raise MessageRefusedError(f"a batch has one topic; got {first.topic} and {message.topic}")
+                raise MessageRefusedError(
+                    f"a batch has one topic, not {first.topic} and {message.topic}; send two batches"
+                )
             if not _TIMED.isdisjoint(message.properties):
-                raise MessageRefusedError("a batch cannot hold delayed messages; send them one by one")
+                raise MessageRefusedError(
+                    f"a batch of {first.topic} cannot hold delayed messages; send them one by one"
+                )
             if message.wait_store_msg_ok != first.wait_store_msg_ok:
-                raise MessageRefusedError("all messages of a batch have the same wait_store_msg_ok")
+                raise MessageRefusedError(f"all messages of a batch of {first.topic} have the same wait_store_msg_ok")
             check_body(message.body, self._config.max_message_size)
             msg_id = message.uniq_key
             if msg_id is None:

@@ -268,7 +268,10 @@ class MessageSender:
             address = self.address(queue)
         if address is None:
             broker_name = self.instance.routes.broker_of(queue)
-            raise NoMasterError(f"broker {broker_name} has no master in the name server's routes")
+            raise NoMasterError(
+                f"broker {broker_name} has no master in the route of topic {queue.topic}: one may be starting, or an "
+                "election may be under way; try again"
+            )
         return address
 
     def send_kernel(
@@ -501,7 +504,10 @@ class MessageSender:
                 return await self.publish_info(topic)
         except TimeoutError:
             asked = ", ".join(self._remoting.name_servers)
-            raise RemotingTimeoutError(f"the route of topic {topic} did not come in time from {asked}") from None
+            raise RemotingTimeoutError(
+                f"the route of topic {topic} did not come in time from {asked}; see whether a name server runs there, "
+                "or raise send_msg_timeout"
+            ) from None
 
     async def _ask_again(self, topic: str, deadline_ms: int) -> None:
         """Ask for the route after a failure that makes it doubtful, and wait for it for a short time."""
@@ -520,11 +526,13 @@ class MessageSender:
         self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
     ) -> Exception:
         """Make the error that is raised after the last attempt."""
-        text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms"
+        text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms (send_msg_timeout)"
         if failures is None:
             return RemotingTimeoutError(text, timeout_ms=timeout_ms)
         newest, tries = failures.newest, failures.tries
         is_refused = isinstance(newest, BrokerError) and newest.code not in RETRY_RESPONSE_CODES
+        if isinstance(newest, RemotingError):
+            newest = newest.told_as(f"sending to topic {prepared.topic} failed for {timeout_ms} ms: {newest}")
         if not tries or is_refused or isinstance(newest, NoRouteError):
             return newest
         if isinstance(newest, RemotingTimeoutError):

@@ -311,7 +311,8 @@ class Producer:
         except TimeoutError:
             raise RequestTimeoutError(
                 f"message {prepared.msg_id} of topic {message.topic} was sent, but no reply came within "
-                f"{timeout_ms} ms",
+                f"{timeout_ms} ms: see whether a consumer runs that sends what `create_reply_message` makes, or give "
+                "timeout_ms more",
                 timeout_ms=timeout_ms,
             ) from None
         finally:

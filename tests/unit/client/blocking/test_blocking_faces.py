@@ -46,11 +46,11 @@ def test_help_shows_signature_and_docstring(blocking: Callable[..., Any], asynch
 
 
 def test_calls_before_the_start_say_so() -> None:
-    with pytest.raises(NotRunningError, match="the producer is not running: start it first"):
+    with pytest.raises(NotRunningError, match="producer of group P is not running: start it first"):
         api.Producer("P", NOWHERE).send(api.Message("T", b""))
-    with pytest.raises(NotRunningError, match="the consumer is not running: start it first"):
+    with pytest.raises(NotRunningError, match="consumer of group G is not running: start it first"):
         api.LitePullConsumer("G", NOWHERE).poll(0)
-    with pytest.raises(NotRunningError, match="the consumer is not running: start it first"):
+    with pytest.raises(NotRunningError, match="consumer of group G is not running: start it first"):
         api.SimpleConsumer("G", NOWHERE).receive()
 
 
