@@ -17,7 +17,8 @@ class WrongArgumentError(ClientError):
 
 
 class BodyFormatError(ClientError):
-    """A received body is not what `maxq.serializers` was to make of it. The message names topic, place and reason."""
+    """A received body is not of the kind that was asked for (serializers.py). The message names topic, place and
+    reason."""
 
     is_wrong_value = True
 

@@ -20,6 +20,7 @@ from maxq.client.admin.transactions import TransactionHistory
 from maxq.client.consumer.rebalance import AllocateMessageQueueAveragely
 from maxq.client.hooks import ConsumeMessageContext, EndTransactionContext, FilterMessageContext, SendMessageContext
 from maxq.client.results.pull_result import PullResult
+from maxq.client.serializers import from_json, json_body
 from maxq.client.settings import ProducerSettings
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.protocol.body.broker_stats import BrokerStatsData, QueryConsumeQueueResponseBody
@@ -46,7 +47,6 @@ from maxq.protocol.body.topic_config import (
 )
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.message.compression import CompressionType
-from maxq.serializers import from_json, json_body
 
 
 class Hooks:

@@ -53,7 +53,7 @@ class Message:
 
     Attributes:
         topic: where it goes.
-        body: its content, bytes; maxq.serializers makes them of other values.
+        body: its content, bytes; maxq.client.serializers makes them of other values.
         properties: of the application (`put_user_property`) and of the system (TAGS, KEYS, DELAY, …) together.
         flag: a number of the application's own.
     """

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from maxq import serializers
+from maxq.client import serializers
 from maxq.client.errors import BodyFormatError, WrongArgumentError
+from maxq.client.serializers import from_json, json_body
 from maxq.protocol.message.message import Message, MessageExt
-from maxq.serializers import from_json, json_body
 
 
 @dataclass

@@ -61,7 +61,7 @@ def from_json(message: Message | bytes, kind: object = None) -> Any:
         BodyFormatError: it is no JSON, or not of this kind; names the message, its place and what is wrong.
         WrongArgumentError: for such a kind msgspec or pydantic is needed, and neither is installed.
     """
-    body = message.body if isinstance(message, Message) else message
+    body = message if isinstance(message, bytes) else message.body
     decode = orjson.loads if kind is None else _decoder(kind)
     try:
         return decode(body)
