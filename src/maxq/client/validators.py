@@ -83,34 +83,36 @@ def check_types(message: Message) -> None:
         raise MessageRefusedError(f"the flag of a message is an int of 32 bits, not {message.flag!r:.60}")
 
 
-def check_body(body: bytes, max_message_size: int) -> None:
-    """Check the body of a message.
+def check_body(body: bytes, max_message_size: int, topic: str) -> None:
+    """Check the body of a message for a topic.
 
     Raises:
         MessageRefusedError: empty, or above `max_message_size` bytes.
     """
     size = len(body) if body else 0
     if size == 0:
-        raise MessageRefusedError("the message body is empty; send at least one byte", size=0, limit=1)
+        raise MessageRefusedError(
+            f"the body of a message of topic {topic} is empty; send at least one byte", size=0, limit=1
+        )
     if size > max_message_size:
         raise MessageRefusedError(
-            f"the message body has {size} bytes, more than max_message_size {max_message_size}; "
+            f"the body of a message of topic {topic} has {size} bytes, more than max_message_size {max_message_size}; "
             "send less, or raise the limit here and maxMessageSize at the broker",
             size=size,
             limit=max_message_size,
         )
 
 
-def check_properties(encoded: bytes) -> None:
-    """Check the encoded properties of a message.
+def check_properties(encoded: bytes, topic: str) -> None:
+    """Check the encoded properties of a message for a topic.
 
     Raises:
         MessageRefusedError: above 32 767 bytes.
     """
     if len(encoded) > PROPERTIES_LENGTH_MAX:
         raise MessageRefusedError(
-            f"the message properties take {len(encoded)} bytes, more than {PROPERTIES_LENGTH_MAX}; "
-            "put large values into the body",
+            f"the properties of a message of topic {topic} take {len(encoded)} bytes, more than "
+            f"{PROPERTIES_LENGTH_MAX}; put large values into the body",
             size=len(encoded),
             limit=PROPERTIES_LENGTH_MAX,
         )

@@ -100,7 +100,8 @@ def test_messages_before_a_bad_line_are_sent_and_counted(namesrv: str) -> None:
 def test_a_send_that_fails_half_way_says_how_many_were_acknowledged(namesrv: str) -> None:
     failed = maxq("produce", "HalfSent", text=lines(3) + "x" * 4_194_305 + "\n" + lines(3), namesrv=namesrv)
     assert failed.code == 1
-    assert failed.err.startswith("maxq: the message body has 4194305 bytes, more than max_message_size 4194304; send ")
+    said = "maxq: the body of a message of topic HalfSent has 4194305 bytes, more than max_message_size 4194304; send "
+    assert failed.err.startswith(said)
     acknowledged = re.search(r"; (\d) messages acknowledged\n\Z", failed.err)
     assert acknowledged is not None, failed.err
     got = maxq("consume", "HalfSent", "--group", "G_half", "--max", acknowledged[1], namesrv=namesrv)

@@ -60,11 +60,11 @@ def test_groups_have_their_own_rules() -> None:
 
 def test_refusals_carry_size_and_limit() -> None:
     with pytest.raises(MessageRefusedError) as refused:
-        check_body(b"x" * 11, 10)
+        check_body(b"x" * 11, 10, "T")
     assert (refused.value.size, refused.value.limit, refused.value.response_code) == (11, 10, 13)
     with pytest.raises(MessageRefusedError, match="32767"):
-        check_properties(b"x" * 32_768)
-    check_properties(b"x" * 32_767)
+        check_properties(b"x" * 32_768, "T")
+    check_properties(b"x" * 32_767, "T")
 
 
 def route(**changes: object) -> TopicRouteData:

@@ -62,7 +62,7 @@ def property_text(message: Message) -> str:
     try:
         text = encode_properties(message.properties)
         if len(text) > _SURELY_SHORT or not text.isascii():
-            check_properties(text.encode())
+            check_properties(text.encode(), message.topic)
     except (LocalProtocolError, UnicodeEncodeError) as error:
         raise MessageRefusedError(f"the properties of a message of {message.topic} cannot be sent: {error}") from None
     return text
@@ -111,7 +111,7 @@ class MessagePreparer:
         """
         check_types(message)
         self.wire_topic(message.topic)
-        check_body(message.body, self._config.max_message_size)
+        check_body(message.body, self._config.max_message_size, message.topic)
         return len(message.body) + len(property_text(message).encode())
 
     def snapshot(self, message: Message) -> Message:
@@ -133,7 +133,7 @@ class MessagePreparer:
         body = message.body
         size = len(body)
         if not 0 < size <= config.max_message_size:
-            check_body(body, config.max_message_size)
+            check_body(body, config.max_message_size, message.topic)
         properties = message.properties
         msg_id = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
         if msg_id is None:
@@ -190,7 +190,7 @@ class MessagePreparer:
                 )
             if message.wait_store_msg_ok != first.wait_store_msg_ok:
                 raise MessageRefusedError(f"all messages of a batch of {first.topic} have the same wait_store_msg_ok")
-            check_body(message.body, self._config.max_message_size)
+            check_body(message.body, self._config.max_message_size, message.topic)
             msg_id = message.uniq_key
             if msg_id is None:
                 msg_id = message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._ids.next()
@@ -201,7 +201,7 @@ class MessagePreparer:
             body = encode_batch(messages)
         except (LocalProtocolError, UnicodeEncodeError) as error:
             raise MessageRefusedError(f"the batch for {first.topic} cannot be sent: {error}") from None
-        check_body(body, self._config.max_message_size)
+        check_body(body, self._config.max_message_size, first.topic)
         # Brokers append the batch's properties to those of every message: an id of its own would replace theirs.
         own = {name: first.properties[name] for name in _OF_THE_BATCH if name in first.properties}
         return PreparedMessage(
