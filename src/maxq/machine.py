@@ -9,11 +9,13 @@ import importlib
 import os
 import resource
 import socket
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maxq.auth.signature import Credentials
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, MaxQError
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.own_address import own_address
 
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
     from maxq.client.client_config import ClientEnvironment
     from maxq.config.host import Host
 
+#: Set for the tasks of a simulated machine (maxq.testing.simulated_cluster): returns what clients use of that machine.
+simulated_environment: ContextVar["Callable[[], ClientEnvironment] | None"] = ContextVar(
+    "maxq_simulated_environment", default=None
+)
+
 
 def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
     """Return what a client uses of its machine. With `namesrv_addr`, its address is the one that this machine uses
-    towards it."""
+    towards it. In a simulation it is the simulated machine."""
+    simulated = simulated_environment.get()
+    if simulated is not None:
+        return simulated()
     from maxq.client.client_config import ClientEnvironment  # servers are no clients
 
     return ClientEnvironment(
@@ -92,7 +102,16 @@ def _address_towards(namesrv_addr: str) -> str:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Make uvloop's loop where it is installed, else asyncio's."""
+    """Make uvloop's loop where it is installed, else asyncio's.
+
+    Raises:
+        MaxQError: called in a simulation, where nothing has a loop or thread of its own.
+    """
+    if simulated_environment.get() is not None:
+        raise MaxQError(
+            "blocking clients and servers need a thread, and a simulation has none: use the asynchronous ones "
+            "(async_producer, async_push_consumer, … of maxq.api)"
+        )
     try:
         import uvloop
     except ImportError:  # not on Windows

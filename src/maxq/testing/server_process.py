@@ -35,6 +35,7 @@ class ServerProcess:
     """
 
     command: ClassVar[Sequence[str]] = (sys.executable, "-m", "maxq")
+    standard_input: ClassVar[int] = subprocess.DEVNULL
 
     def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
         self.name = name
@@ -53,6 +54,11 @@ class ServerProcess:
         assert self._process is not None, "asked for the pid of a server that was not started"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> Self:
         """Start and wait for the ready file.
 
@@ -67,7 +73,7 @@ class ServerProcess:
         started = time.monotonic()
         command = [*self.command, *self.arguments(), "--ready-file", str(ready_file)]
         with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=self.standard_input)
         while not ready_file.exists():
             if self._process.poll() is not None or time.monotonic() - started > _START_SECONDS:
                 tail = self.log.read_bytes()[before:].decode(errors="replace")[-2000:]
@@ -88,12 +94,13 @@ class ServerProcess:
         assert self._process is not None, "asked to kill a server that was not started"
         self._process.kill()
         self._process.wait()
-        self._process = None
+        self._forget()
 
     def start_again(self) -> Self:
         """Start the process again after it was killed, with the same store and ports."""
         if self._process is not None:
             self._process.wait()
+            self._forget()
         return self.start()
 
     def stop(self) -> int | None:
@@ -106,8 +113,13 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._process = None
+        self._forget()
         return code
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -167,6 +179,15 @@ class StandaloneProcess(ServerProcess):
         self.stop()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class MaxQServer(StandaloneProcess):
+    """`maxq standalone` for tests: it ends with the process that started it, however that one ends."""
+
+    standard_input: ClassVar[int] = subprocess.PIPE
+
+    def arguments(self) -> list[str]:
+        return [*super().arguments(), "--end-with-input"]
 
 
 def _port(address: str) -> int:

@@ -46,6 +46,7 @@ def run_simulation(
         SimDeadlockError, SimTimeLimitError: `main` cannot or does not end.
         Exception: what `main` raised, or else the first exception that a callback or forgotten task raised.
     """
+    __tracebackhide__ = True  # by pytest
     rng = SimRng(seed)
     clock = clock or SimClock()
     disk = disk or SimDisk(rng.fork("disk"), clock)
@@ -53,6 +54,7 @@ def run_simulation(
     world = SimWorld(loop, clock, rng.fork("main"), disk)
 
     async def run_main() -> T:
+        __tracebackhide__ = True
         return await main(world)
 
     try:

@@ -83,6 +83,8 @@ def empty_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {"maxq/py.typed", "maxq/store/log/log_cy.py", "maxq/store/log/log_cy.pyi", "maxq/cli/app.py"} <= set(names)
+    (entry_points,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+    assert b"[pytest11]\nmaxq = maxq.testing.pytest_plugin\n" in zipfile.ZipFile(wheel).read(entry_points)
     data = {"maxq/pipeline/log4j2.properties", "maxq/config/accepted_settings.tsv"}
     assert data | {"maxq/pipeline/records/arrow_cy.pyi"} <= set(names)
     assert {name.split("/")[0] for name in names if name.startswith("pyspark_")} == DISCOVERED

@@ -48,6 +48,9 @@ SetOption = Annotated[
 ReadyFileOption = Annotated[
     Path | None, typer.Option(help="Created when clients can connect.", metavar="FILE", dir_okay=False)
 ]
+EndWithInputOption = Annotated[
+    bool, typer.Option("--end-with-input", help="Also end when standard input does: for supervisors.")
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what goes wrong.")]
 
 
@@ -61,6 +64,7 @@ def standalone(
     broker_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_BROKER_PORT,
     ready_file: ReadyFileOption = None,
     set_: SetOption = None,
+    end_with_input: EndWithInputOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Name server and broker in one process: cluster DefaultCluster, broker broker-a."""
@@ -78,7 +82,10 @@ def standalone(
             facts |= where_it_listens(host, server.is_guarded)
         return ready_text("standalone", server.broker_name, time.monotonic() - started, facts)
 
-    serve(server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)
+    serve(
+        server.start, server.shutdown, ready, ready_file,
+        set_failure_listener=server.set_failure_listener, end_with_input=end_with_input,
+    )  # fmt: skip
 
 
 @app.command()
@@ -137,9 +144,7 @@ def broker(
     ] = None,
     ready_file: ReadyFileOption = None,
     set_: SetOption = None,
-    end_with_input: Annotated[
-        bool, typer.Option("--end-with-input", help="Also end when standard input does: for supervisors.")
-    ] = False,
+    end_with_input: EndWithInputOption = False,
     settings_from_input: Annotated[
         bool,
         typer.Option(
