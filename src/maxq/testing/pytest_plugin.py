@@ -6,7 +6,6 @@ pytest loads this module at every start, so it imports nothing of MaxQ; the fixt
 import itertools
 import os
 import re
-import shutil
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_CLUSTER: Final = "DefaultCluster"
 _SEED_FIXTURE: Final = "maxq_seed"
 _QUEUES: Final = 4
 _NAME_LENGTH: Final = 80  # of the part of topic and group names that is the test's
@@ -87,7 +85,7 @@ def maxq_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         if config.getoption("--maxq-keep-store"):
             _note_kept(config, server.store)
         else:
-            shutil.rmtree(server.store, ignore_errors=True)
+            server.delete_store()
 
 
 def _server_settings(config: pytest.Config) -> dict[str, str]:
@@ -150,7 +148,8 @@ def maxq_new_topic(
     if not request.config.getoption("--maxq-keep-store") and maxq_server.is_running:
         for topic in made:
             try:
-                maxq_admin.topics.delete(topic, _CLUSTER)
+                maxq_admin.topics.delete_in_broker(maxq_server.broker_address, topic)
+                maxq_admin.topics.delete_in_name_servers(topic)
             except MaxQError:  # the test may have deleted it, or have the server stand still
                 continue
 
@@ -203,7 +202,7 @@ def maxq_async_producer(maxq_server: "MaxQServer", maxq_group: str) -> "AsyncPro
 
 
 @pytest.fixture
-def maxq_messages(maxq_server: "MaxQServer") -> "Callable[..., list[MessageExt]]":
+def maxq_messages(maxq_server: "MaxQServer", maxq_admin: "Admin") -> "Callable[..., list[MessageExt]]":
     """`maxq_messages(topic, count, timeout=10.0)` waits until a topic has `count` messages and returns all that it has.
 
     It belongs to no consumer group, so it takes nothing away from the consumers under test. With fewer messages after
@@ -212,12 +211,12 @@ def maxq_messages(maxq_server: "MaxQServer") -> "Callable[..., list[MessageExt]]
 
     def messages(topic: str, count: int, timeout: float = 10.0) -> "list[MessageExt]":
         __tracebackhide__ = True
-        return _read(maxq_server, topic, count, timeout)
+        return _read(maxq_server, maxq_admin, topic, count, timeout)
 
     return messages
 
 
-def _read(server: "MaxQServer", topic: str, count: int, timeout: float) -> "list[MessageExt]":
+def _read(server: "MaxQServer", admin: "Admin", topic: str, count: int, timeout: float) -> "list[MessageExt]":
     __tracebackhide__ = True
     from maxq.api import LitePullConsumer
     from maxq.runtime.files.system import SystemClock
@@ -230,7 +229,11 @@ def _read(server: "MaxQServer", topic: str, count: int, timeout: float) -> "list
         consumer.assign(queues)
         for queue in queues:
             consumer.seek_to_begin(queue)
-        while len(messages) < count and (left_ms := end_ms - clock.monotonic_ms()) > 0:
+
+        def stored() -> int:
+            return sum(admin.offsets.max(queue) - admin.offsets.min(queue) for queue in queues)
+
+        while len(messages) < max(count, stored()) and (left_ms := end_ms - clock.monotonic_ms()) > 0:
             messages += consumer.poll(timeout_ms=min(left_ms, 500))
     if len(messages) < count:
         there = "\n".join(f"  {_shown(message)}" for message in messages)

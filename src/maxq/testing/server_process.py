@@ -189,6 +189,10 @@ class MaxQServer(StandaloneProcess):
     def arguments(self) -> list[str]:
         return [*super().arguments(), "--end-with-input"]
 
+    def delete_store(self) -> None:
+        """Delete the store of a server that was stopped."""
+        shutil.rmtree(self.store, ignore_errors=True)
+
 
 def _port(address: str) -> int:
     return int(address.rpartition(":")[2])

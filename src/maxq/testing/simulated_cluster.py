@@ -21,6 +21,7 @@ machine without being told. There are no threads, and `time.time()` is the time 
 """
 
 import asyncio
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import PurePath
@@ -50,7 +51,7 @@ CLUSTER_NAME: Final = "DefaultCluster"
 BROKER_NAME: Final = "broker-a"
 _NAMESRV: Final = "10.0.0.9"
 _NAMESRV_ADDRESS: Final = f"{_NAMESRV}:9876"
-_TEST_HOST: Final = "10.0.2.1"
+_TEST_HOST: Final = "10.0.0.100"
 _BROKER_PORT, _HA_PORT, _DLEDGER_PORT = 10911, 10912, 40911
 _STORE: Final = PurePath("/store")
 _HOME: Final = PurePath("/home")
@@ -291,6 +292,7 @@ class Simulation:
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         self._topics: list[str] = []
+        self._numbers = itertools.count(1)  # of members
         self._namesrv = SimulatedNameServer(self, "the name server", _NAMESRV)
         self.members: list[SimulatedMember] = []
         self.brokers = [
@@ -406,8 +408,8 @@ class Simulation:
             work: a coroutine function without arguments.
             name: in the history.
         """
-        number = len(self.members) + 1
-        member = SimulatedMember(self, name or f"member {number}", f"10.0.1.{number}", work)
+        number = next(self._numbers)
+        member = SimulatedMember(self, name or f"member {number}", f"10.1.{number // 250}.{1 + number % 250}", work)
         self.members.append(member)
         member.start_now()
         return member
@@ -437,8 +439,8 @@ class Simulation:
     # -- trouble --
 
     async def trouble(self, seconds: float, *, kinds: Sequence[str] | None = None) -> None:
-        """Let things go wrong for `seconds`, at moments and of kinds that the seed draws. On return all brokers and
-        members run.
+        """Let things go wrong for `seconds`, at moments and of kinds that the seed draws. On return what it has ended
+        runs again.
 
         Args:
             kinds: of KINDS; None: all.
