@@ -19,6 +19,7 @@ from typing import Any
 import maxq.protocol.body
 import maxq.protocol.header
 from fuzz import access_targets as access
+from fuzz.answer_targets import send_answer_seeds, send_answers
 from maxq.broker.transaction.half_message import final_message, turn_away
 from maxq.broker.transaction.transactional_message_service import stored_properties
 from maxq.config.properties import parse_properties
@@ -543,6 +544,7 @@ TARGETS = [
     Target("header-classes", header_classes, (RemoteProtocolError,), header_seeds),
     Target("plain-sends", plain_sends, (), plain_send_seeds),
     Target("plain-ends", plain_ends, (), plain_end_seeds),
+    Target("send-answers", send_answers, (), send_answer_seeds),
     Target("final-messages", final_messages, (), final_message_seeds),
     Target("json", json_text, (RemoteProtocolError,), json_seeds),
     Target("body-classes", body_classes, (RemoteProtocolError,), body_seeds),

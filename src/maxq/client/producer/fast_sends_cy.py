@@ -8,6 +8,8 @@ error with which MessageSender goes on.
 Runs compiled and uncompiled; compiled, buffers are byte pointers.
 """
 
+import logging
+from asyncio import CancelledError
 from typing import TYPE_CHECKING
 
 try:
@@ -22,9 +24,10 @@ else:
     from maxq.protocol.frame.frame_scanner_cy import FrameScanner
     from maxq.runtime.buffers import find_byte, put32, put_bytes, same_bytes, take_bytes, u32
 
+from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.send_result import STATUS_OF_CODE, SendResult
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, RemoteProtocolError, RemotingTimeoutError
+from maxq.errors import RemotingTimeoutError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from maxq.client.instance.mq_client import MQClientInstance
     from maxq.remoting.connection import Connection
 
+
+log = logging.getLogger(__name__)
 
 _UNIQ_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _INSTANCE_ID = const.PROPERTY_INSTANCE_ID
@@ -145,15 +150,24 @@ class Line:
 
     def flush(self):
         # type: (...) -> None
-        """Write what is there."""
+        """Write what is there. If that fails the connection is closed, and who waits for answers is told by it."""
         if self._filled == 0:
             return
-        frames = bytes(memoryview(self._out)[: self._filled])
+        out: cython.p_uchar
+        if cython.compiled:
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._out))
+        else:
+            out = self._out
+        frames = take_bytes(out, 0, self._filled)
         count = self._count
         self._filled = self._count = 0
         if len(self._out) > _KEPT_ROOM:
             self._out = bytearray(16 * 1024)
-        self.connection.send_requests(frames, count)
+        try:
+            self.connection.send_requests(frames, count)
+        except Exception as error:
+            log.warning("writing %d messages to %s failed: %r", count, self.address, error)
+            self.connection.abort("a write failed half way")
 
 
 @cython.cclass
@@ -214,7 +228,7 @@ class PendingSend:
         else:
             try:
                 result = self._sends.sender.result(self, self.target.queue, command, self._address())
-            except (BrokerError, RemoteProtocolError) as error:
+            except Exception as error:
                 self.error = error
         self._end(result)
 
@@ -244,7 +258,7 @@ class PendingSend:
         if self._window is not None:
             window = self._window
             window._ended(self, result)
-        elif not self.future.done():
+        elif self.future is not None and not self.future.done():  # None: `post` was interrupted
             self.future.set_result(result)
 
 
@@ -256,6 +270,7 @@ class SendWindow:
         most: so many of them, and …
         most_bytes: … bytes of their bodies; a larger message goes by itself.
         on_result: called with place and result of each.
+        on_failure: called when there is something new in `failures` or `failed`, and nobody is in `wait` whom it wakes.
 
     Attributes:
         failures: what `on_result` raised.
@@ -264,11 +279,12 @@ class SendWindow:
 
     in_flight = cython.declare(cython.longlong, visibility="readonly")
     in_flight_bytes = cython.declare(cython.longlong, visibility="readonly")
-    failures = cython.declare(list, visibility="public")  # type: list[Exception]
+    failures = cython.declare(list, visibility="public")  # type: list[BaseException]
     failed = cython.declare(list, visibility="public")  # type: list[PendingSend]
     _most = cython.declare(cython.longlong)
     _most_bytes = cython.declare(cython.longlong)
     _on_result = cython.declare(object)
+    _on_failure = cython.declare(object)
     _waiting = cython.declare(object)
     _wake_at = cython.declare(cython.longlong)
 
@@ -277,10 +293,12 @@ class SendWindow:
         most,  # type: int
         most_bytes,  # type: int
         on_result,  # type: Callable[[int, SendResult], None]
+        on_failure,  # type: Callable[[], object]
     ):
         self._most = most
         self._most_bytes = most_bytes
         self._on_result = on_result
+        self._on_failure = on_failure
         self.in_flight = self.in_flight_bytes = 0
         self.failures = []
         self.failed = []
@@ -312,6 +330,11 @@ class SendWindow:
     ):
         # type: (...) -> bool
         """Return whether a message with a body of `size` bytes may go now."""
+        return self._fits(size)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _fits(self, size: cython.longlong) -> cython.bint:
         if self.in_flight == 0:
             return True
         return self.in_flight < self._most and self.in_flight_bytes + size <= self._most_bytes
@@ -338,6 +361,8 @@ class SendWindow:
         if result is not None:
             self._tell(place, result)
         self._wake()
+        if self.failures:
+            self._on_failure()
 
     def wait(
         self,
@@ -359,14 +384,17 @@ class SendWindow:
             self.failed.append(pending)
         else:
             self._tell(pending.place, result)
-        if self._waiting is not None and (self.in_flight <= self._wake_at or result is None or self.failures):
-            self._wake()
+        if self._waiting is not None:
+            if self.in_flight <= self._wake_at or result is None or self.failures:
+                self._wake()
+        elif result is None or self.failures:
+            self._on_failure()
 
     @cython.cfunc
     def _tell(self, place: cython.longlong, result):
         try:
             self._on_result(place, result)
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             self.failures.append(error)
 
     @cython.cfunc
@@ -507,10 +535,11 @@ class FastSends:
         # type: (...) -> PendingSend | None
         """Send messages in one request, as `post` does one message. None: one of them is special (also a delayed one,
         or one that does not wait until it is stored), or all together are too large."""
+        messages = tuple(messages)  # what it is encoded from must be what its room was counted for
         if len(messages) == 0:
             return None
         topic: _Topic = self._topic(messages[0])
-        if topic is None:
+        if topic is None or messages[0].topic.startswith(RETRY_PREFIX):
             return None
         encoded = self._batch(messages)
         if encoded is None:
@@ -529,9 +558,10 @@ class FastSends:
         target = target._of_batches
         self._at(self._clock.wall_ms())
         own = {_INSTANCE_ID: self._namespace} if self._namespace else {}
+        now_ms: cython.longlong = self._clock.monotonic_ms()
         pending: PendingSend = self._frame(
-            encoded[0], own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
-            self._clock.monotonic_ms(), timeout_ms,
+            self._pending(), encoded[0], own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
+            now_ms, timeout_ms,
         )  # fmt: skip
         pending.msg_id = encoded[1]
         pending.is_batch = True
@@ -543,7 +573,7 @@ class FastSends:
         """Write what was posted: at once if nothing else waits for this broker's answers, else with all that is posted
         in this turn of the loop."""
         pending.future = self._loop.create_future()
-        if is_alone:
+        if is_alone or line._filled > _KEPT_ROOM:
             line.flush()
         elif line not in self._unflushed:
             if not self._unflushed:
@@ -580,6 +610,9 @@ class FastSends:
                 if topic is None:
                     break
                 name = message.topic
+            body = message.body
+            if type(body) is not bytes or not window._fits(len(body)):
+                break
             target = self._next(topic)
             if target is None:
                 break
@@ -698,7 +731,9 @@ class FastSends:
         line: Line = target._line
         body = message.body
         properties = message.properties
-        if type(body) is not bytes or type(properties) is not dict or message.flag != 0:
+        if type(body) is not bytes or type(properties) is not dict:
+            return None
+        if type(message.flag) is not int or message.flag != 0:
             return None
         size: cython.Py_ssize_t = len(body)
         if size == 0 or size > self._most_body or len(line.waiters) >= self._most_waiting:
@@ -711,6 +746,7 @@ class FastSends:
             return None
         if self._namespace:
             pairs[_INSTANCE_ID] = self._namespace
+        pending: PendingSend = self._pending()
         characters: cython.Py_ssize_t = 0
         for name, value in pairs.items():
             if type(name) is not str or type(value) is not str or name in _SPECIAL:
@@ -718,14 +754,23 @@ class FastSends:
             characters += len(name) + len(value) + 2
         if characters > _MOST_TEXT:
             return None
-        pending: PendingSend = self._frame(body, pairs, characters, topic, target, now_ms, timeout_ms)
+        pending = self._frame(pending, body, pairs, characters, topic, target, now_ms, timeout_ms)
         if pending is not None:
             pending.msg_id = msg_id
         return pending
 
     @cython.cfunc
+    def _pending(self):
+        """Make what waits for the answer to the next request. Other Python code may run here: a signal handler, a
+        finalizer, another thread. It cannot run from there until the frame is complete."""
+        pending: PendingSend = PendingSend.__new__(PendingSend)
+        pending.opaque = self.remoting.next_opaque()
+        return pending
+
+    @cython.cfunc
     def _frame(
         self,
+        pending: PendingSend,
         body: bytes,
         pairs: dict,
         characters: cython.Py_ssize_t,
@@ -772,11 +817,8 @@ class FastSends:
             return None
         if bytes_of_text > _MOST_TEXT:
             return None
-        pending: PendingSend = PendingSend.__new__(PendingSend)
         pending._text = take_bytes(out, text, p - text)
         p = put_bytes(out, p, target._before_opaque)
-        opaque = self.remoting.next_opaque()
-        pending.opaque = opaque
         p = _put_number(out, p, pending.opaque)
         p = put_bytes(out, p, target._behind)
         put32(out, start + 4, p - start - 8)
@@ -794,7 +836,7 @@ class FastSends:
         connection = line.connection
         pending.connection = connection
         pending.arrivals = connection.arrivals
-        line.waiters[opaque] = pending
+        line.waiters[pending.opaque] = pending
         if self._timer is None or pending.deadline_ms < self._timer_ms:
             self._arm(now_ms, pending.deadline_ms)
         if connection not in self._used:
@@ -813,7 +855,9 @@ class FastSends:
         ids: list = []
         self._id_head, self._id_number = self._ids.reserve(len(messages))
         for message in messages:
-            if type(message) is not Message or message.topic != topic or message.flag != 0:
+            if type(message) is not Message or type(message.topic) is not str or message.topic != topic:
+                return None
+            if type(message.flag) is not int or message.flag != 0:
                 return None
             body = message.body
             properties = message.properties

@@ -53,9 +53,15 @@ class PendingSend:
 class SendWindow:
     in_flight: int
     in_flight_bytes: int
-    failures: list[Exception]
+    failures: list[BaseException]
     failed: list[PendingSend]
-    def __init__(self, most: int, most_bytes: int, on_result: Callable[[int, SendResult], None]) -> None: ...
+    def __init__(
+        self,
+        most: int,
+        most_bytes: int,
+        on_result: Callable[[int, SendResult], None],
+        on_failure: Callable[[], object],
+    ) -> None: ...
     @property
     def room(self) -> int: ...
     @property

@@ -2,7 +2,9 @@
 soon as half of those that may be on their way have their results."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -21,7 +23,7 @@ class ManySends:
     """Sends messages with at most `in_flight` of them, and 4 MiB of bodies, on their way.
 
     Args:
-        on_result: called with each result when it comes.
+        on_result: called with each result when it comes, in the context in which this object is made.
     """
 
     def __init__(
@@ -35,18 +37,26 @@ class ManySends:
         self._timeout_ms = config.send_msg_timeout
         self._retries = config.retry_times_when_send_failed
         self._wake_at = in_flight // 2
-        self._user_is_told = on_result
+        self._user_is_told: Callable[[SendResult], object] | None = None
+        if on_result is not None:
+            self._user_is_told = partial(contextvars.copy_context().run, on_result)
         self._results: dict[int, SendResult] = {}
         self._keep: Callable[[int, SendResult], None] = self._results.__setitem__
         self._feed: MessageFeed | None = None
-        self._window = SendWindow(in_flight, _MANY_BYTES, self._on_result)
-        self._failures: list[Exception] = []
+        self._window = SendWindow(in_flight, _MANY_BYTES, self._on_result, self._on_failure)
+        self._failures: list[BaseException] = []
+        self._is_over = False
         self._others: set[asyncio.Task[None]] = set()  # messages that need the general way, or a further try
 
     def _on_result(self, place: int, result: SendResult) -> None:
         self._keep(place, result)
         if self._user_is_told is not None:
             self._user_is_told(result)
+
+    def _on_failure(self) -> None:
+        """Go on at once, because `run` may wait for the next message of a feed for any length of time."""
+        if not self._is_over:
+            self._are_on_their_way()
 
     async def run(self, messages: Iterable[Message] | MessageFeed) -> list[SendResult]:
         """Send all messages. Results and errors are those of `Producer.send_many`."""
@@ -109,7 +119,7 @@ class ManySends:
                 self._failed(error)
         return window.in_flight > 0
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         """Keep an error. No more messages are drawn."""
         self._failures.append(error)
         if self._feed is not None:
@@ -117,6 +127,7 @@ class ManySends:
 
     async def _give_up(self) -> None:
         """Forget what is still on its way, which is only the case if the caller was cancelled."""
+        self._is_over = True
         self._keep, self._user_is_told = _nothing, None
         if self._feed is not None:
             self._feed.close()
