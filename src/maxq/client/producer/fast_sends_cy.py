@@ -601,36 +601,38 @@ class FastSends:
         now_ms: cython.longlong = self._clock.monotonic_ms()
         lines: list = []
         self._at(self._clock.wall_ms())
-        self._id_head, self._id_number = self._ids.reserve(len(numbered))
-        for place, message in numbered:
-            if window._full():
-                break
-            if topic is None or type(message) is not Message or message.topic is not name:
-                topic = self._topic(message)
-                if topic is None:
+        self._id_head, self._id_number = self._ids.reserve(min(len(numbered), max(window._most - window.in_flight, 1)))
+        try:
+            for place, message in numbered:
+                if window._full():
                     break
-                name = message.topic
-            body = message.body
-            if type(body) is not bytes or not window._fits(len(body)):
-                break
-            target = self._next(topic)
-            if target is None:
-                break
-            line = target._line
-            if line not in lines:
-                if not line._use(self.remoting.open_connection(line.address)):
+                if topic is None or type(message) is not Message or message.topic is not name:
+                    topic = self._topic(message)
+                    if topic is None:
+                        break
+                    name = message.topic
+                body = message.body
+                if type(body) is not bytes or not window._fits(len(body)):
                     break
-                lines.append(line)
-            pending = self._encode(message, topic, target, now_ms, timeout_ms)
-            if pending is None:
-                break
-            pending.place = place
-            pending._window = window
-            window.in_flight += 1
-            window.in_flight_bytes += len(pending.body)
-            taken += 1
-        for line in lines:
-            line.flush()
+                target = self._next(topic)
+                if target is None:
+                    break
+                line = target._line
+                if line not in lines:
+                    if not line._use(self.remoting.open_connection(line.address)):
+                        break
+                    lines.append(line)
+                pending = self._encode(message, topic, target, now_ms, timeout_ms)
+                if pending is None:
+                    break
+                pending.place = place
+                pending._window = window
+                window.in_flight += 1
+                window.in_flight_bytes += len(pending.body)
+                taken += 1
+        finally:  # what was taken leaves also if other code raised meanwhile
+            for line in lines:
+                line.flush()
         return taken
 
     def _flush(self):

@@ -4,7 +4,6 @@ soon as half of those that may be on their way have their results."""
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -37,9 +36,8 @@ class ManySends:
         self._timeout_ms = config.send_msg_timeout
         self._retries = config.retry_times_when_send_failed
         self._wake_at = in_flight // 2
-        self._user_is_told: Callable[[SendResult], object] | None = None
-        if on_result is not None:
-            self._user_is_told = partial(contextvars.copy_context().run, on_result)
+        self._user_is_told = on_result
+        self._context = contextvars.copy_context()
         self._results: dict[int, SendResult] = {}
         self._keep: Callable[[int, SendResult], None] = self._results.__setitem__
         self._feed: MessageFeed | None = None
@@ -51,7 +49,7 @@ class ManySends:
     def _on_result(self, place: int, result: SendResult) -> None:
         self._keep(place, result)
         if self._user_is_told is not None:
-            self._user_is_told(result)
+            self._context.run(self._user_is_told, result)
 
     def _on_failure(self) -> None:
         """Go on at once, because `run` may wait for the next message of a feed for any length of time."""
@@ -147,7 +145,7 @@ class ManySends:
                 first += fast.post_many(drawn[first:], self._window, self._timeout_ms)
                 if first == len(drawn):
                     return
-                if self._window.is_full:
+                if self._window.is_full or not self._window.fits(_size(drawn[first][1])):
                     await self._make_room()
                     continue
             place, message = drawn[first]
@@ -183,6 +181,12 @@ class ManySends:
             self._failed(error)
         finally:
             self._window.end(size, place, result)
+
+
+def _size(message: Message) -> int:
+    """Return the bytes of a body; 0 if it is none."""
+    body = getattr(message, "body", None)
+    return len(body) if isinstance(body, bytes) else 0
 
 
 def _nothing(place: int, result: SendResult) -> None:

@@ -280,3 +280,21 @@ def test_a_write_that_fails_is_tried_again_and_the_other_brokers_get_theirs(form
             assert sorted(body for body in stored if body != b"first") == sorted(message.body for message in messages)
 
     simulate(story)
+
+
+def test_large_batches_of_one_turn_do_not_wait_for_each_other(form: ModuleType) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            await warm(cluster, producer, "T")
+            sizes: list[int] = []
+            with mock.patch.object(Connection, "send_requests", lambda self, frames, count: sizes.append(len(frames))):
+                fast: Any = producer._sender.fast
+                for _ in range(20):
+                    fast.post_batch([Message("T", bytes(300_000))], None, 3000)
+                await asyncio.sleep(0)
+            assert max(sizes) < 2 << 20
+            assert sum(sizes) > 6_000_000
+
+    simulate(story)
