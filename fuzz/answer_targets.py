@@ -83,6 +83,8 @@ def send_answers(data: bytes) -> bool:
         _check(data[at + 4 : behind], results)
         at = behind
     assert at == end
+    peer.waiters.clear()  # who waits and what is waited for have each other
+    vars(peer).clear()
     return taken > 0
 
 
