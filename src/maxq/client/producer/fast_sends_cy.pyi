@@ -56,11 +56,7 @@ class SendWindow:
     failures: list[BaseException]
     failed: list[PendingSend]
     def __init__(
-        self,
-        most: int,
-        most_bytes: int,
-        on_result: Callable[[int, SendResult], None],
-        on_failure: Callable[[], object],
+        self, most: int, most_bytes: int, on_result: Callable[[int, SendResult], None], on_failure: Callable[[], object]
     ) -> None: ...
     @property
     def room(self) -> int: ...

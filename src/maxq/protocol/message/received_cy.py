@@ -36,7 +36,6 @@ from maxq.protocol.message.message_const import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
-    from typing import Any
 
 
 _BATCH = cython.declare(cython.int, 0xC0)  # INNER_BATCH and NEED_UNWRAP
@@ -131,7 +130,7 @@ class LazyField:
             self._at = place_of_slot(self._slot)
 
     def __get__(self, message: object, kind: object):
-        # type: (...) -> Any
+        # type: (...) -> object
         if message is None:
             return self
         if cython.compiled:
@@ -194,7 +193,7 @@ class ReceivedMessage(MessageExt):
     __hash__ = None  # type: ignore[assignment]  # its fields can be changed
 
     def __reduce__(self):
-        # type: (...) -> tuple[Any, ...]
+        # type: (...) -> tuple[object, ...]
         return MessageExt, tuple([getattr(self, name) for name in _FIELDS])
 
 

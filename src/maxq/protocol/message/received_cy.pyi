@@ -1,7 +1,6 @@
 """Written by `python -m tests.unit.compiled_stubs`; see received_cy.py."""
 
 from collections.abc import Callable, Container, Sequence
-from typing import Any
 
 from maxq.protocol.message.message import MessageExt
 
