@@ -27,7 +27,7 @@ class UserInfo(JsonBody):
 
     @classmethod
     def of(cls, user: User, *, with_password: bool) -> "UserInfo":
-        """Return what admin commands show of a user."""
+        """Return the user as admin commands show it, with the fields that they print."""
         password = user.password if with_password else None
         return cls(user.username, password, user.user_type.value, user.user_status.value)
 

@@ -21,7 +21,7 @@ class AccessAdmin:
     # --- users --------------------------------------------------------------------------------------------------------
 
     async def create_user(self, address: str, user: UserInfo) -> None:
-        """Create a user on one broker (3001)."""
+        """Create a user of access control on one broker, by request 3001 (AUTH_CREATE_USER)."""
         await self._call(RequestCode.AUTH_CREATE_USER, address, {"username": user.username or ""}, user.encode())
 
     async def update_user(self, address: str, user: UserInfo) -> None:

@@ -274,7 +274,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
 class AccessCalls(Part[AccessAdmin]):
     """Manages users and rules of access; the attribute `access` of an Admin. `address` is host:port of a server."""
     def create_user(self, address: str, user: UserInfo) -> None:
-        """Create a user on one broker (3001)."""
+        """Create a user of access control on one broker, by request 3001 (AUTH_CREATE_USER)."""
     def update_user(self, address: str, user: UserInfo) -> None:
         """Change the given fields of a user (3002)."""
     def delete_user(self, address: str, username: str) -> None:

@@ -118,7 +118,7 @@ class ManySends:
         return window.in_flight > 0
 
     def _failed(self, error: BaseException) -> None:
-        """Keep an error. No more messages are drawn."""
+        """Keep an error of `send_many`, which is raised at its end; no more messages are drawn from its caller."""
         self._failures.append(error)
         if self._feed is not None:
             self._feed.close()

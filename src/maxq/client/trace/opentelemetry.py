@@ -80,7 +80,7 @@ Watched = TypeVar("Watched", SimpleConsumer, LitePullConsumer, sync.SimpleConsum
 
 
 class _Operation(NamedTuple):
-    """A span under way."""
+    """An OpenTelemetry span that has been started and not ended yet."""
 
     span: Span
     attributes: Attributes
@@ -289,7 +289,7 @@ class OpenTelemetryHook:
 
 
 class _Metrics:
-    """The metrics of the conventions."""
+    """The metrics that OpenTelemetry's semantic conventions define for messaging clients."""
 
     def __init__(self, meter: Meter) -> None:
         self._sent = meter.create_counter(

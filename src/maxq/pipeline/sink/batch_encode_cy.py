@@ -153,5 +153,5 @@ def hash_rows(
 
 
 def is_compiled() -> bool:
-    """Return whether this module runs compiled."""
+    """Return whether this module was loaded as its compiled extension, and not as Python source."""
     return bool(cython.compiled)

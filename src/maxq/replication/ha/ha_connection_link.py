@@ -31,7 +31,7 @@ class LinkOwner(Protocol):
         ...
 
     def on_open(self, link: "HAConnectionLink") -> None:
-        """Note that a slave has connected."""
+        """Record that a slave has opened its HA connection to this master."""
         ...
 
     def on_report(self, link: "HAConnectionLink") -> None:

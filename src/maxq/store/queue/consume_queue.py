@@ -169,7 +169,7 @@ class ConsumeQueue:
             assert written, f"{self.topic}-{self.queue_id}: no room in a file just attached"
 
     def put_unit(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
-        """Write a unit over an existing one."""
+        """Overwrite an existing unit of the consume queue with another one."""
         position = queue_offset * CQ_STORE_UNIT_SIZE
         file = self.files.find(position)
         assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"

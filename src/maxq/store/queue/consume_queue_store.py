@@ -415,7 +415,7 @@ class ConsumeQueueStore:
         return [*self._mapped, *self._resting]
 
     def release(self, queue: ConsumeQueue) -> None:
-        """Unmap the files of one queue."""
+        """Unmap the files of one consume queue from memory; they stay on the disk."""
         if self.before_release is not None and queue in self._mapped:
             self.before_release(queue)
         queue.release()

@@ -50,7 +50,7 @@ class Fetched:
 
 @cython.cclass
 class FetchQueue:
-    """See the module's text."""
+    """Pulled messages that wait for `poll`, in the order in which their pulls were answered."""
 
     def __init__(self):
         self._fetched = deque()
