@@ -8,8 +8,9 @@ member (ledger_story.py), of batches that are committed exactly once (staged_sto
 (pop_story.py) and of messages that two consumers hold (twin_story.py), of a timer and of a compacted topic
 (timer_story.py, compaction_story.py), and, for every tenth seed, of
 whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every kind that a DLedger
-group, a pair or one broker is asked for (promise_story.py), of what clients promise (client_story.py), of what
-a change of leader costs (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
+group, a pair or one broker is asked for (promise_story.py), of groups in which slaves stand in for their master, with
+settings by the seed (acting_story.py), of what clients promise (client_story.py), of what a change of leader costs
+(failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
 timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail; in those that end
 with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end.
 Seeds that failed once come first.
@@ -40,6 +41,7 @@ from tests.simulation.ha.ha_story import FaultyHaStory, HaStory
 from tests.simulation.late_dispatch import late
 from tests.simulation.pop.pop_story import FaultyPopStory, PopStory
 from tests.simulation.pop.twin_story import TwinStory
+from tests.simulation.servers.acting_story import ActingStory
 from tests.simulation.servers.client_story import ClientStory
 from tests.simulation.servers.promise_story import PairPromiseStory, PromiseStory
 from tests.simulation.servers.staged_story import FaultyStagedStory, StagedStory
@@ -58,14 +60,14 @@ from tests.unit.broker.timer.timer_world import small_wheel
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
     | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory | PopStory
-    | FailoverStory | FullTmpfsStory | TwinStory
+    | FailoverStory | FullTmpfsStory | TwinStory | ActingStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
     "compaction": CompactionStory, "promise-cluster": PromiseStory, "promise-pair": PairPromiseStory,
-    "client": ClientStory, "failover": FailoverStory, "full-tmpfs": FullTmpfsStory,
+    "acting": ActingStory, "client": ClientStory, "failover": FailoverStory, "full-tmpfs": FullTmpfsStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
     "pop": PopStory, "pop-faults": FaultyPopStory, "pop-twins": TwinStory, "ledger-faults": FaultyLedgerStory,
@@ -76,7 +78,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
     "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",
-    "promise-pair", "client", "failover", "full-tmpfs", "promise-pair-late", "dledger-cluster-late",
+    "promise-pair", "acting", "client", "failover", "full-tmpfs", "promise-pair-late", "dledger-cluster-late",
 )  # fmt: skip
 
 

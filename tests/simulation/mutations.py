@@ -20,12 +20,14 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from maxq.broker.failover.acting_master import ActingMasterService
+from maxq.broker.failover.group_api import GroupApi
 from maxq.broker.failover.slave_to_master_sync import SlaveToMasterSync
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
 from maxq.broker.identity.authority import PROMISES, Promise
 from maxq.broker.identity.registration import BrokerRegistration
-from maxq.broker.pop import check_point_buffer
+from maxq.broker.pop import check_point_buffer, hand_back
 from maxq.broker.pop.ack_message import AckMessageProcessor
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
@@ -41,7 +43,8 @@ from maxq.client.consumer.consume_concurrently import ConsumeMessageConcurrently
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer.message_sender import MessageSender, _Failures
 from maxq.codes import RequestCode
-from maxq.errors import MessageIllegalError, RemotingConnectError, RemotingSendError
+from maxq.errors import MaxQError, MessageIllegalError, RemotingConnectError, RemotingSendError
+from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.replication.ha.group_transfer import GroupTransfer
@@ -287,6 +290,33 @@ def _take_nothing(self: SlaveToMasterSync) -> list[bytes]:
     return []
 
 
+async def _ask_any_name_server(self: GroupApi, *, compatible: bool) -> dict[int, str]:
+    """The first that answers."""
+    failure: Exception = RemotingConnectError("no name server address is set", address="")
+    for address in self._client.name_servers:
+        try:
+            return await (self._members_by_route if compatible else self._members)(address)
+        except MaxQError as error:
+            failure = error
+    raise failure
+
+
+def _replace_anybody(self: ActingMasterService, *of: object) -> dict[int, str]:
+    return {}
+
+
+def _take_at_once(self: ActingMasterService) -> str | None:
+    return None
+
+
+def _version_now(self: SlaveToMasterSync, return_id: str) -> DataVersion:
+    return self._offsets.data_version
+
+
+def _all_of_it(told: bytes, queue_end: object) -> bytes:
+    return told
+
+
 async def _find_no_copies(self: PriorRunDeliveries, start: int) -> DeliveredCopies:
     return DeliveredCopies()
 
@@ -340,6 +370,21 @@ MUTATIONS: Final = {
     "an end in order hands over what two hold": Mutation("pop-twins", 3, ((LiveCheckPoint, "has_twins", False),)),
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
+    ),
+    "one name server of several says who lives": Mutation(
+        "acting", -1, ((GroupApi, "member_group", _ask_any_name_server),)
+    ),
+    "a slave acts beside one with a smaller id that a name server has lost": Mutation(
+        "acting", -1, ((ActingMasterService, "_replaced", _replace_anybody),)
+    ),
+    "a master that comes back takes messages before it has asked its slaves": Mutation(
+        "acting", -1, ((ActingMasterService, "preparation", _take_at_once),)
+    ),
+    "of two slaves that acted in turn the master hears one": Mutation(
+        "acting", -1, ((SlaveToMasterSync, "_version_before", _version_now),)
+    ),
+    "what a slave gave away of the end that its master has lost counts for other messages": Mutation(
+        "acting", -1, ((hand_back, "within", _all_of_it),)
     ),
     "recalls are answered before disk and slave have them": Mutation(
         "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)

@@ -1,0 +1,15 @@
+"""Stories of groups in which slaves stand in for their master, and every seed that ever failed."""
+
+import pytest
+
+from tests.simulation.campaign import regressions
+from tests.simulation.told import check
+
+#: Short ones; `make sim` tells many.
+SEEDS = (1, 2)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("seed", sorted({*SEEDS, *regressions("acting")}))
+def test_a_group_keeps_its_promises_whoever_stands_in(seed: int) -> None:
+    check(seed, "acting")
