@@ -309,7 +309,7 @@ def test_nobody_takes_older_tables_from_the_leader_that_lost_its_power_and_is_th
     run(scene)
 
 
-def test_offsets_that_an_operator_has_set_outlive_the_leader_that_has_just_acknowledged_it() -> None:
+def test_offsets_that_an_operator_has_set_or_removed_outlive_the_leader_that_has_just_acknowledged_it() -> None:
     async def scene(group: Group) -> None:
         for number in range(20):
             await group.send(Message(TOPIC, b"%d" % number))
@@ -318,6 +318,7 @@ def test_offsets_that_an_operator_has_set_outlive_the_leader_that_has_just_ackno
         for queue, end in ends.items():
             old.broker.offsets.commit_offset("a consumer", "Readers", TOPIC, queue, end)
             old.broker.offsets.commit_offset("a consumer", "Others", TOPIC, queue, end)
+            old.broker.offsets.commit_offset("a consumer", "Leaving", TOPIC, queue, end)
         readers = SubscriptionGroupConfig("Readers").encode()
         assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, readers)).code == 0
         await asyncio.sleep(8)  # all members have copied these offsets
@@ -325,12 +326,15 @@ def test_offsets_that_an_operator_has_set_outlive_the_leader_that_has_just_ackno
         assert (await group.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)).code == 0
         clone = {"srcGroup": "Others", "destGroup": "Copies", "topic": TOPIC, "offline": "true"}
         assert (await group.ask(RequestCode.CLONE_GROUP_OFFSET, clone)).code == 0
+        removal = {"groupName": "Leaving", "cleanOffset": "true"}
+        assert (await group.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, removal)).code == 0
         old.machine.power_off()
         others = [server for server in group.brokers if server is not old]
         await _until(lambda: any(leads(server) for server in others))
         (new,) = [server.broker for server in others if leads(server)]
         assert new.offsets.query_offsets("Readers", TOPIC) == dict.fromkeys(ends, 0)
         assert new.offsets.query_offsets("Copies", TOPIC) == ends
+        assert new.offsets.query_offsets("Leaving", TOPIC) == {}
 
     run(scene, useServerSideResetOffset="true")
 

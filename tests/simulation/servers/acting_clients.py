@@ -217,10 +217,17 @@ class ActingTraffic:
         await asyncio.sleep(self._chance.uniform(0.1, 1) * seconds)
 
     async def _send(
-        self, broker: str, topic: str, body: str, *, queue_id: int = 0, sys_flag: int = 0, **properties: str
+        self,
+        broker: str,
+        topic: str,
+        body: str,
+        *,
+        queue_id: int = 0,
+        sys_flag: int = 0,
+        more: Mapping[str, str] | None = None,
     ) -> SendMessageResponseHeader | None:
-        """None: it was not acknowledged."""
-        properties = {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: body, **properties}
+        """Send a message, with `more` properties. None: it was not acknowledged."""
+        properties = {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: body, **(more or {})}
         header = SendMessageRequestHeader(
             "P", topic, "TBW102", QUEUES, queue_id, sys_flag, self._wall_ms(broker), 0, encode_properties(properties),
             0, False, False,
@@ -255,7 +262,7 @@ class ActingTraffic:
                 level = self._chance.below(2)
                 delay_ms = (1_000, 10_000)[level]
                 waits = {const.PROPERTY_DELAY_TIME_LEVEL: str((1, 3)[level])}
-            if await self._send(broker, LATER, key, queue_id=number % QUEUES, **waits) is not None:
+            if await self._send(broker, LATER, key, queue_id=number % QUEUES, more=waits) is not None:
                 self.sent[LATER].append(Sent(key, self._now(), began_ms + delay_ms))
             await self._rest(1.0)
 
@@ -266,7 +273,7 @@ class ActingTraffic:
             key, broker = f"{TRANSACTED}-{number}", self._in_turn()[0]
             half = await self._send(
                 broker, TRANSACTED, key, sys_flag=MessageSysFlag.TRANSACTION_PREPARED,
-                **{const.PROPERTY_TRANSACTION_PREPARED: "true", const.PROPERTY_PRODUCER_GROUP: "P"},
+                more={const.PROPERTY_TRANSACTION_PREPARED: "true", const.PROPERTY_PRODUCER_GROUP: "P"},
             )  # fmt: skip
             if half is not None:
                 await self._end(key, broker, half)

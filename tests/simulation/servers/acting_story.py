@@ -18,7 +18,7 @@ What must hold, at the end or all the time:
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -185,7 +185,7 @@ class ActingStory:
         self._together: list[str] = []
         self._busy: set[str] = set()
         self._lost_at: list[float] = []  # the master lost what was not flushed
-        self._jumped_ms: Counter[str] = Counter()
+        self._jumped_ms: dict[str, int] = defaultdict(int)  # by those whose clock has jumped
         self._found: list[str] = []
 
     def run(self) -> None:
@@ -261,7 +261,8 @@ class ActingStory:
         if member is not self._master:
             return
         reign.heirs = {
-            (slave.name, slave.life) for slave in self._brokers[1:]
+            (slave.name, slave.life)
+            for slave in self._brokers[1:]
             if slave.broker is not None and not self._disturbed(slave, member.prepares_since)
         }
         self._world.loop.call_later(_SETTLED_S, lambda: self._settle(reign))
@@ -537,8 +538,8 @@ class ActingStory:
     async def _rest_faults(self) -> None:
         """No more faults; everybody is up, and clocks are right."""
         self._world.network.heal()
-        for server in self._servers:
-            server.machine.clock.jump_wall_ms(-self._jumped_ms.pop(server.name, 0))
+        for name, jump_ms in self._jumped_ms.items():
+            next(server for server in self._servers if server.name == name).machine.clock.jump_wall_ms(-jump_ms)
         self._note("all is quiet")
 
     async def _operate(self) -> None:
@@ -629,7 +630,7 @@ class ActingStory:
         came: dict[str, list[int]] = {}
         for message in messages:
             came.setdefault(message.body.decode(), []).append(message.store_timestamp)
-        slack_ms = 2 * _TIMER_PRECISION_MS + (_JUMP_MS if any(self._jumped_ms.values()) else 0)
+        slack_ms = 2 * _TIMER_PRECISION_MS + (2 * _JUMP_MS if self._master.name in self._jumped_ms else 0)
         found = [f"{key} came {len(times)} times" for key, times in came.items() if len(times) > 1]
         return found + [
             f"{one.key} was due at {one.due_ms} and came at {came[one.key][0]}" for one in traffic.sent[LATER]
@@ -696,5 +697,3 @@ class ActingStory:
                 if has(broker) != has(master):
                     return f"{slave.name} has another {what} than its master: {has(broker)} and {has(master)}"
         return None
-
-

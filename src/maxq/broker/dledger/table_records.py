@@ -13,9 +13,10 @@ one: the broker that they take for the leader may have ended, and be back with t
 
 Body: JSON, compressed with zlib. `whole`: are these all rows? `topics`, `groups`: version, rows by name, names that
 are gone. `forbidden`, `mappings`, `modes`: each is a whole table, and is absent if that table has not changed since the
-record before. `offsets`, where operators have set some since: by `topic@group` the offsets of queues. Offsets that
-consumers commit are not in the log: consumers that live commit again. `deletedTopics`, only in a record of all rows:
-the content of deletions.json, for members whose log begins behind the records that deleted topics.
+record before. `offsets`, where operators have set some since: by `topic@group` the offsets of queues, and `@group`
+without any where all of the group were removed. Offsets that consumers commit are not in the log: consumers that live
+commit again. `deletedTopics`, only in a record of all rows: the content of deletions.json, for members whose log begins
+behind the records that deleted topics.
 """
 
 import json
@@ -118,7 +119,7 @@ class TableRecords:
 
     def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
         """Note the queues for the next record, so that offsets set one queue at a time do not make a record each."""
-        self._set_offsets.setdefault(key, set()).update(queue_ids)
+        self._set_offsets[key] = self._set_offsets.pop(key, set()) | set(queue_ids)  # in the order of the last changes
         self._is_unsaid = True
 
     def _offsets_now(self) -> dict[str, dict[int, int]]:
@@ -127,6 +128,9 @@ class TableRecords:
         found: dict[str, dict[int, int]] = {}
         for key, queue_ids in self._set_offsets.items():
             topic, group = split_key(key)
+            if not topic:
+                found[key] = {}
+                continue
             offsets = self._tables.offsets.query_offsets(group, topic)
             if there := {queue_id: offsets[queue_id] for queue_id in queue_ids if queue_id in offsets}:
                 found[key] = there

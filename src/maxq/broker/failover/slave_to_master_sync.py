@@ -8,7 +8,8 @@ Consumer offsets only if the slave's data version is not older than ours was bef
 where our own is the larger one, a commit that the slave had not copied before this master died, that one stays. (Java
 takes the slave's table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they
 go beyond the ends of the queues here if the slave's log has more than this one: a master that lost its end gives the
-places of what was consumed at the slave to other messages.
+places of what was consumed at the slave to other messages. Offsets that operators have set or removed here stay so if
+the slave has not heard of that.
 
 What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
 the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
@@ -28,6 +29,7 @@ from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.body.data_version import DataVersion
@@ -101,10 +103,11 @@ class SlaveToMasterSync:
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
                      address, version, ours)  # fmt: skip
             return
-        moved = self._offsets.take_back_from_slave(page)
+        known = OperatorChanges.from_json(page)
+        moved = self._offsets.take_back_from_slave(page, known)
         while following:
             page, following = await self._api.consumer_offsets(address, following)
-            moved += self._offsets.take_back_from_slave(page)
+            moved += self._offsets.take_back_from_slave(page, known)
         if their_end > self._log_end():
             self._offsets.not_beyond(self._queue_end)
         self._offsets.request_persist()

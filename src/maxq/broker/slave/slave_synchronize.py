@@ -436,11 +436,16 @@ class SlaveSynchronize:
                 raise RemoteProtocolError("it knows of less of the log than is committed here, and leads no more")
             if "deletedTopics" in first:
                 self._tables.adopt_deletions(first["deletedTopics"])
-            await self._take_page(first)
-            while following:
-                page, following = await self._ask(self._api.consumer_offsets(address, following))
+            named: set[str] | None = set() if offsets.has_news_of_operators(first) else None
+            page = first
+            while True:
                 await self._take_page(page)
-            offsets.took_from_master(first)
+                if named is not None:
+                    named |= _keys_on(page)
+                if not following:
+                    break
+                page, following = await self._ask(self._api.consumer_offsets(address, following))
+            offsets.took_from_master(first, named)
 
     async def _take_page(self, page: dict[str, Any]) -> None:
         """Apply a page of the master's consumer offsets once this log has the records it depends on: a pop group's
@@ -466,6 +471,7 @@ class SlaveSynchronize:
         """Returns what the master's table says of the topics and groups of which clients committed offsets here."""
         offsets = self._tables.offsets
         page, following = await self._api.consumer_offsets(address)
+        offsets.forget_commits_before_changes(page)
         masters = offsets.of_slave_commits(page)
         while following:
             page, following = await self._api.consumer_offsets(address, following)
@@ -564,3 +570,8 @@ class SlaveSynchronize:
     async def _sync_timer_check_point(self, address: str) -> None:
         checkpoint = await self._ask(self._api.timer_check_point(address))
         await TABLES.run(self._tables.files.write_timer_checkpoint, checkpoint)
+
+
+def _keys_on(page: dict[str, Any]) -> set[str]:
+    """Return `topic@group` of all rows of a page of offsets."""
+    return {*(page.get("offsetTable") or {}), *(page.get("lmqOffsetTable") or {})}

@@ -11,6 +11,7 @@ from typing import Any, Final
 from maxq.broker.bundles import Clients, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.tables.offset.offset_table import flat_row, offset_row, split_key
+from maxq.broker.tables.offset.operator_changes import NAME as OPERATOR_CHANGES
 from maxq.codes import RequestCode
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
@@ -94,14 +95,17 @@ class AdminOffsetProcessor(RequestProcessor):
 
     async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer GET_ALL_CONSUMER_OFFSET (43). A MaxQ slave also gets the deletions of topics that the table reflects,
-        or all deletions if it asks for them (store/log/deletions.py), and the end of the log at the time of the
-        table. It asks for one `page` after the other, because the whole table may be longer than a frame; RocketMQ's
-        slaves know no pages."""
+        or all deletions if it asks for them (store/log/deletions.py), the end of the log at the time of the table, and
+        on the first page which offsets operators have set or removed (tables/offset/operator_changes.py). It asks for
+        one `page` after the other, because the whole table may be longer than a frame; RocketMQ's slaves know no
+        pages."""
         body = self._offsets.head()
         mark = HeaderFields(request.ext).opt_str("page")
         if "deletions" in request.ext:
             body["deletions"] = {"upTo": self._offsets.deleted_up_to}
             body["logEnd"] = self._store.max_physical_offset
+            if not mark:
+                body[OPERATOR_CHANGES] = self._offsets.changes.to_json()
         if not mark and HeaderFields(request.ext).opt_bool("deletions"):
             body["deletedTopics"] = self._store.deletions.to_json()
         if mark is not None:

@@ -25,6 +25,8 @@ from maxq.broker.tables.offset.offset_table import (
     read_offset_table,
     split_key,
 )
+from maxq.broker.tables.offset.operator_changes import NAME as CHANGES_NAME
+from maxq.broker.tables.offset.operator_changes import OperatorChanges, of_group
 from maxq.broker.tables.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.tables.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.tables.persistent_manager import PeriodicManager, next_version
@@ -53,6 +55,8 @@ class ConsumerOffsetManager(PeriodicManager):
             consumer commits.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
+        changes: when operators have last set or removed offsets (operator_changes.py). What another broker of the group
+            says of such a key counts only if it knows of that.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
         self.set_up_to = -1
+        self.changes = OperatorChanges()
         self._commits = 0
         self._places = PageMarks()
         self._is_dirty = True
@@ -147,7 +152,11 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- reset on the server's side -----------------------------------------------------------------------------------
 
     def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Reset the group's offset. It is also committed, for groups that are offline."""
+        """Reset the group's offset, as an operator asks. It is also committed, for groups that are offline."""
+        self._reset(topic, group, queue_id, offset)
+        self.changes.note(f"{topic}@{group}", self._clock.wall_ms())
+
+    def _reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         key = f"{topic}@{group}"
         self._reset_offset_table.setdefault(key, {})[queue_id] = offset
         self._table(key)[queue_id] = offset
@@ -203,7 +212,7 @@ class ConsumerOffsetManager(PeriodicManager):
                 if group.startswith(SYSTEM_GROUP_PREFIX):
                     self.commit_offset("start", group, topic, queue_id, end)
                 else:
-                    self.assign_reset_offset(topic, group, queue_id, end)
+                    self._reset(topic, group, queue_id, end)
 
     def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
         """Return the committed offsets by queue id of each `topic@group`."""
@@ -252,16 +261,49 @@ class ConsumerOffsetManager(PeriodicManager):
                 self._keys.add(key)
             self._is_dirty = True
 
-    def took_from_master(self, first_page: dict[str, Any]) -> None:
+    def forget_commits_before_changes(self, first_page: dict[str, Any]) -> None:
+        """Forget what clients have committed here for keys whose offsets operators have set or removed at the master
+        since this table was copied, as the first page of the master's table says: it is from before that.
+
+        Raises:
+            RemoteProtocolError: it says it in a form that cannot be read.
+        """
+        theirs = OperatorChanges.from_json(first_page)
+        if theirs is not None:
+            self.slave_commits.forget_keys(theirs.unknown_to(self.changes))
+
+    def has_news_of_operators(self, first_page: dict[str, Any]) -> bool:
+        """Return whether operators have set or removed offsets at the master since this table was copied. Raises as
+        `forget_commits_before_changes`."""
+        theirs = OperatorChanges.from_json(first_page)
+        return theirs is not None and any(True for _ in theirs.unknown_to(self.changes))
+
+    def took_from_master(self, first_page: dict[str, Any], named: Collection[str] | None = None) -> None:
         """Note that all pages of the master's table were copied: this table is then as new as the first page says.
+
+        Args:
+            named: all keys on the pages; needed only if the first one `has_news_of_operators`. Offsets of groups that
+                were removed at the master, and that it does not name, go here, too.
 
         Raises:
             RemoteProtocolError: it is no data version.
         """
+        theirs = OperatorChanges.from_json(first_page)
+        if theirs is not None and named is not None:
+            self._follow_removals(theirs, named)
+            self.slave_commits.forget_keys(theirs.unknown_to(self.changes))
+            self.changes.adopt(theirs)
+            self._is_dirty = True
         version = first_page.get("dataVersion")
         if version is not None:
             self.data_version = DataVersion.from_json(version)
         self.has_set(_set_up_to(first_page))
+
+    def _follow_removals(self, theirs: OperatorChanges, named: Collection[str]) -> None:
+        for name in theirs.unknown_to(self.changes):
+            topic, group = split_key(name)
+            if not topic:
+                self._remove(lambda keys, group=group: [key for key in keys.of_group(group) if key not in named])  # type: ignore[misc]
 
     def lacks_set(self, page: dict[str, Any]) -> bool:
         """Return whether a page of another broker's table is older than an operator's change that this table has from
@@ -269,13 +311,17 @@ class ConsumerOffsetManager(PeriodicManager):
         return _set_up_to(page) < self.set_up_to
 
     def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
-        """Apply offsets that operators have set, by `topic@group`, from the record at physical offset `at` of a DLedger
-        group's log. Returns whether they were applied; the table may already have them, and later commits of
-        consumers."""
+        """Apply offsets that operators have set, by `topic@group`, or removed, `@group`, from the record at physical
+        offset `at` of a DLedger group's log. Returns whether they were applied; the table may already have them, and
+        later commits of consumers."""
         if at <= self.set_up_to:
             return False
         for key, offsets in table.items():
-            self._take_set(key, offsets)
+            topic, group = split_key(key)
+            if topic:
+                self._take_set(key, offsets)
+            else:
+                self._forget_group(group)
         self.has_set(at)
         return True
 
@@ -296,9 +342,14 @@ class ConsumerOffsetManager(PeriodicManager):
         self.data_version = version
         self._is_dirty = True
 
-    def take_back_from_slave(self, value: dict[str, Any]) -> int:
+    def take_back_from_slave(self, value: dict[str, Any], known: OperatorChanges | None) -> int:
         """Merge the offsets that a slave (content of its file) kept while the master was away into the master's table:
-        the larger offset of each queue, and the slave's data version.
+        the larger offset of each queue, and the slave's data version. What operators have set or removed here stays so
+        if the slave has not heard of it.
+
+        Args:
+            known: of which changes by operators the slave knows; None: it does not say (Java's), and counts in any
+                case.
 
         Returns:
             How many queues moved on.
@@ -306,11 +357,17 @@ class ConsumerOffsetManager(PeriodicManager):
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
-        taken = self._of_living_topics(value)
+        taken = {
+            key: table for key, table in self._of_living_topics(value).items() if not self._is_changed_since(key, known)
+        }
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = True
         return sum(_move_on(self._table(key), table) for key, table in taken.items())
+
+    def _is_changed_since(self, key: str, known: OperatorChanges | None) -> bool:
+        """Have operators set or removed offsets of this key here, and who knows of `known` has not heard of it?"""
+        return known is not None and self.changes.of(key) > known.of(key)
 
     # --- groups and topics --------------------------------------------------------------------------------------------
 
@@ -346,10 +403,17 @@ class ConsumerOffsetManager(PeriodicManager):
             self.offset_table[key] = dict(offsets)
             self._keys.add(key)
             self._on_commit()
+            self.changes.note(key, self._clock.wall_ms())
             self._was_set(key, tuple(offsets))
 
     def remove_offset(self, group: str) -> None:
-        """Remove all offsets of a consumer group."""
+        """Remove all offsets of a consumer group, as an operator asks."""
+        self._forget_group(group)
+        key = of_group(group)
+        self.changes.note(key, self._clock.wall_ms())
+        self._was_set(key, ())
+
+    def _forget_group(self, group: str) -> None:
         self._remove(lambda keys: keys.of_group(group))
 
     def clean_offset_by_topic(self, topic: str) -> None:
@@ -472,11 +536,13 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def to_json(self) -> dict[str, Any]:
         marks = self._marks()  # first: the rows may be newer, not older
+        changes = {CHANGES_NAME: numbers} if (numbers := self.changes.to_json()) else {}
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
         return {
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),
             "offsetTable": offsets,
+            **changes,
             **marks,
         }
 
@@ -487,6 +553,7 @@ class ConsumerOffsetManager(PeriodicManager):
         up_to = _deleted_up_to(value)
         self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
         self.set_up_to = _set_up_to(value)
+        self.changes = OperatorChanges.from_json(value) or OperatorChanges()
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False

@@ -6,13 +6,14 @@ Source:
     broker/offset/LmqConsumerOffsetManager.java.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.tables.offset.consumer_offset_manager import FILE_NAME, ConsumerOffsetManager
 from maxq.broker.tables.offset.offset_table import OffsetTable, flat_row, split_key
+from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.broker.tables.topic.topic_validator import is_lmq
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
@@ -48,9 +49,9 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         offset = self.lmq_offset_table.get(f"{topic}@{group}")
         return {} if offset is None else {0: offset}
 
-    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+    def _reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         if not is_lmq(group):
-            super().assign_reset_offset(topic, group, queue_id, offset)
+            super()._reset(topic, group, queue_id, offset)
             return
         self._reset_offset_table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.lmq_offset_table[f"{topic}@{group}"] = offset
@@ -80,16 +81,24 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             self.lmq_offset_table.update(taken)
             self._is_dirty = True
 
-    def take_back_from_slave(self, value: dict[str, Any]) -> int:
+    def take_back_from_slave(self, value: dict[str, Any], known: OperatorChanges | None) -> int:
         taken = _flat_offsets(value)
-        moved = super().take_back_from_slave(value)
-        ahead = {key: offset for key, offset in taken.items() if offset > self.lmq_offset_table.get(key, -1)}
+        moved = super().take_back_from_slave(value, known)
+        ahead = {
+            key: offset for key, offset in taken.items()
+            if offset > self.lmq_offset_table.get(key, -1) and not self._is_changed_since(key, known)
+        }  # fmt: skip
         self.lmq_offset_table.update(ahead)
         return moved + len(ahead)
 
-    def remove_offset(self, group: str) -> None:
+    def _forget_group(self, group: str) -> None:
         self._remove_flat([key for key in self.lmq_offset_table if split_key(key)[1] == group])
-        super().remove_offset(group)
+        super()._forget_group(group)
+
+    def _follow_removals(self, theirs: OperatorChanges, named: Collection[str]) -> None:
+        gone = {split_key(name)[1] for name in theirs.unknown_to(self.changes) if not split_key(name)[0]}
+        self._remove_flat([key for key in self.lmq_offset_table if split_key(key)[1] in gone and key not in named])
+        super()._follow_removals(theirs, named)
 
     def clean_offset_by_topic(self, topic: str) -> None:
         self._remove_flat([key for key in self.lmq_offset_table if split_key(key)[0] == topic])

@@ -9,7 +9,7 @@ the master's, so what clients committed there since wins. A master whose log is 
 those of the messages before that place.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -75,6 +75,13 @@ class SlaveCommits(PeriodicManager):
         """Remove the commits of a deleted topic."""
         for key in [key for key in self._pending if key[0] == topic]:
             del self._pending[key]
+            self._is_dirty = True
+
+    def forget_keys(self, keys: Iterable[str]) -> None:
+        """Remove the commits of these keys: `topic@group`, or `@group` for all topics of the group."""
+        named = set(keys)
+        for place in [place for place in self._pending if {f"{place[0]}@{place[1]}", f"@{place[1]}"} & named]:
+            del self._pending[place]
             self._is_dirty = True
 
     def forget(self) -> None:

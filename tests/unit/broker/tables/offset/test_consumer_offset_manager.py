@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from maxq.broker.tables.offset.lmq_consumer_offset_manager import (
     LmqConsumerOffsetManager,
     create_consumer_offset_manager,
 )
+from maxq.broker.tables.offset.operator_changes import MOST, OperatorChanges
+from maxq.errors import RemoteProtocolError
 from maxq.protocol.json import json_dialect
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
@@ -422,14 +425,77 @@ def test_a_master_takes_the_larger_offset_of_what_a_slave_kept() -> None:
     offsets.persist()
     version = {"counter": 9, "stateVersion": 2, "timestamp": 3}
     kept = {"offsetTable": {"T@G": {"0": 4, "1": 5, "2": 6, "3": 0}, "T@H": {"0": 1}}, "dataVersion": version}
-    assert offsets.take_back_from_slave(kept) == 3
+    assert offsets.take_back_from_slave(kept, OperatorChanges()) == 3
     assert offsets.query_offsets("G", "T") == {0: 5, 1: 5, 2: 6, 3: 0}
     assert offsets.which_group_by_topic("T") == {"G", "H"}
     assert offsets.data_version.counter == 9
-    assert offsets.take_back_from_slave({"offsetTable": {}}) == 0
+    assert offsets.take_back_from_slave({"offsetTable": {}}, None) == 0
     assert offsets.data_version.counter == 9
     again = reloaded_after_persisting(world)
     assert (again.query_offsets("H", "T"), again.data_version.counter) == ({0: 1}, 9)
+
+
+@pytest.mark.parametrize("more", [{}, {"enableLmq": "true"}])
+@pytest.mark.parametrize("group", ["G", "%LMQ%G"])
+def test_what_a_slave_kept_that_has_not_heard_of_an_operators_change_does_not_undo_it(
+    more: dict[str, str], group: str
+) -> None:
+    world = BrokerWorld(more)
+    offsets = world.offsets
+    for topic in ("Set", "Removed", "Other"):
+        offsets.commit_offset("c:1", f"{group}{topic}", topic, 0, 7)
+    kept = json.loads(json_dialect.dumps(offsets.to_json()))
+    known = OperatorChanges()
+    offsets.assign_reset_offset("Set", f"{group}Set", 0, 3)
+    offsets.remove_offset(f"{group}Removed")
+    offsets.commit_offset("c:1", f"{group}Other", "Other", 0, 2)
+    for master in (offsets, reloaded_after_persisting(world)):
+        assert master.take_back_from_slave(kept, known) == 1
+        assert [master.query_offsets(f"{group}{topic}", topic) for topic in ("Set", "Removed", "Other")] == [
+            {0: 3}, {}, {0: 7}
+        ]  # fmt: skip
+        master.commit_offset("c:1", f"{group}Other", "Other", 0, 2)
+    assert offsets.take_back_from_slave(kept, OperatorChanges.from_json(offsets.to_json())) == 3
+    assert offsets.take_back_from_slave({}, None) == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"enableLmq": "true"}])
+@pytest.mark.parametrize("group", ["G", "%LMQ%G"])
+def test_a_slave_forgets_what_an_operator_has_removed_at_its_master_and_keeps_what_came_since(
+    more: dict[str, str], group: str
+) -> None:
+    master = BrokerWorld(more).offsets
+    slave = BrokerWorld({"brokerRole": "SLAVE", **more}).offsets
+    for one in (master, slave):
+        for topic in ("T", "U"):
+            one.commit_offset("c:1", group, topic, 0, 7)
+    slave.commit_offset("c:1", "Own", "T", 0, 7)
+    slave.slave_commits.note(group, "T", 0, 9)
+    slave.slave_commits.note("Own", "T", 0, 9)
+    master.remove_offset(group)
+    master.commit_offset("c:1", group, "U", 0, 1)
+    page = json.loads(json_dialect.dumps(master.to_json()))
+    assert slave.has_news_of_operators(page)
+    slave.take_from_master(page)
+    slave.took_from_master(page, [f"U@{group}"])
+    assert [slave.query_offset(group, topic, 0) for topic in ("T", "U")] == [-1, 1]
+    assert slave.query_offset("Own", "T", 0) == 7
+    assert slave.slave_commits.keys() == {"T@Own"}
+    assert not slave.has_news_of_operators(page)
+
+
+def test_of_changes_by_operators_the_last_thousand_are_kept() -> None:
+    offsets = BrokerWorld().offsets
+    for number in range(MOST + 1):
+        offsets.remove_offset(f"G{number}")
+    assert len(offsets.to_json()["operatorChanges"]) == MOST
+    assert offsets.changes.of("T@G0") == 0 < offsets.changes.of("T@G1") < offsets.changes.of("T@G2")
+
+
+@pytest.mark.parametrize("wrong", [5, [1], {"T@G": "x"}, {"T@G": None}])
+def test_changes_that_are_no_numbers_are_refused(wrong: object) -> None:
+    with pytest.raises(RemoteProtocolError, match="operatorChanges"):
+        BrokerWorld().offsets.forget_commits_before_changes({"operatorChanges": wrong})
 
 
 def test_what_operators_set_in_the_log_is_taken_once() -> None:

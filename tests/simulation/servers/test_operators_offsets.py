@@ -1,0 +1,104 @@
+"""What operators have set or removed of consumer offsets stays so, whatever a slave has copied before, or was told by
+consumers, while it did not hear of that."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.testing.sim_machine import SimMachine
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld
+from tests.simulation.servers.sim_server import CLIENT
+from tests.simulation.servers.test_acting_groups import BROKERS, Client, Group, tell
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+MESSAGES = 10
+
+
+class Operator(Client):
+    """Sets and removes offsets of group G in topic T."""
+
+    async def change(self, how: str) -> None:
+        """At the master. `how` is reset or removal; after the latter the group is made again."""
+        if how == "reset":
+            ext = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "3"}
+            await self._do(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+            return
+        await self._do(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"})
+        await self.make_group(0)
+
+    async def _do(self, code: int, ext: dict[str, str]) -> None:
+        answer = await self.ask(0, code, ext)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def stands(self, how: str) -> bool:
+        """Is what the master says what the change has left?"""
+        return await self.committed(0) == (3 if how == "reset" else 0)
+
+
+Act = Callable[[SimWorld, Group, Operator, str], Awaitable[None]]
+
+
+async def _made_before(world: SimWorld, group: Group, operator: Operator, how: str) -> None:
+    """The master dies as soon as it has answered; its slave has an old copy."""
+    world.network.partition(*BROKERS[:2])
+    await operator.change(how)
+    group.brokers[0].machine.kill()
+    world.network.heal()
+    await group.until_serves(1)
+    await group.brokers[0].start()
+    await group.until_serves(0)
+
+
+async def _copied(world: SimWorld, group: Group, operator: Operator, how: str) -> None:
+    """Its slave has heard of it, and acts later."""
+    await operator.change(how)
+    await asyncio.sleep(10)
+    group.brokers[0].machine.kill()
+    await group.until_serves(1)
+    await group.brokers[0].start()
+    await group.until_serves(0)
+
+
+async def _handed_over(world: SimWorld, group: Group, operator: Operator, how: str) -> None:
+    """A consumer has committed at the slave, which could not tell its master until after the change."""
+    world.network.partition(*BROKERS[:2])
+    await operator.commit(1, MESSAGES)
+    await operator.change(how)
+    group.brokers[0].machine.kill()  # it forgets that a reset waits for the consumer's next pull
+    await group.brokers[0].start()
+    world.network.heal()
+    await group.until_serves(0)
+
+
+@pytest.mark.parametrize("how", ["reset", "removal"])
+@pytest.mark.parametrize("act", [_made_before, _copied, _handed_over])
+def test_a_slave_brings_back_no_offsets_that_an_operator_has_set_or_removed(act: Act, how: str) -> None:
+    async def live(world: SimWorld, group: Group, operator: Operator) -> None:
+        for _ in range(MESSAGES):
+            assert await operator.send(0) is not None
+        await operator.make_group(0)
+        await operator.commit(0, 7)
+        await asyncio.sleep(10)
+        assert await operator.committed(1) == 7
+        await act(world, group, operator, how)
+        await asyncio.sleep(15)
+        assert await operator.stands(how)
+
+    async def made(machine: SimMachine) -> Operator:
+        return Operator(machine)
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world, brokers=2)
+        await group.start()
+        machine = SimMachine(world.loop, CLIENT, SimRng(1).fork("client"))
+        machine.boot()
+        operator = await machine.call(lambda: made(machine))
+        await machine.call(lambda: live(world, group, operator))
+        await machine.call(operator.close)
+        await group.stop()
+
+    tell(1, story)
