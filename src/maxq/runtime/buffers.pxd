@@ -1,4 +1,5 @@
 # The compiled form of buffers.py: the same functions, inline in each module that imports them.
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.string cimport memchr, memcmp, memcpy
 
 
@@ -41,6 +42,13 @@ cdef inline void copy_bytes(
 cdef inline Py_ssize_t put_bytes(unsigned char *target, Py_ssize_t p, bytes data) noexcept:
     memcpy(target + p, <const char *> data, len(data))
     return p + len(data)
+
+
+cdef inline Py_ssize_t put_utf8(unsigned char *target, Py_ssize_t p, str text) except -1:
+    cdef Py_ssize_t size
+    cdef const char *data = PyUnicode_AsUTF8AndSize(text, &size)
+    memcpy(target + p, data, size)
+    return p + size
 
 
 cdef inline bytes take_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size):

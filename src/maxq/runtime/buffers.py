@@ -45,6 +45,12 @@ def put_bytes(target: Buffer, p: int, data: bytes) -> int:
     return p + len(data)
 
 
+def put_utf8(target: Buffer, p: int, text: str) -> int:
+    """Write text, at most four bytes a character; returns the position behind it. Raises UnicodeEncodeError for half of
+    a surrogate pair."""
+    return put_bytes(target, p, text.encode())
+
+
 def take_bytes(buf: Buffer | bytes, p: int, size: int) -> bytes:
     return bytes(buf[p : p + size])
 

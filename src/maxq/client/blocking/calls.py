@@ -35,10 +35,8 @@ class ProducerCalls(
     Face[producer.Producer],
     of=producer.Producer,
     calls=(
-        "send",
         "send_oneway",
         "send_orderly",
-        "send_batch",
         "request",
         "recall_message",
         "fetch_publish_message_queues",

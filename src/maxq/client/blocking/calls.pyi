@@ -58,23 +58,6 @@ ADMIN_PARTS: dict[str, str]
 
 class ProducerCalls(Face[Producer], metaclass=ABCMeta):
     """Calls of a Producer."""
-    def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
-        """Send one message. Other brokers are tried if the first cannot take it.
-
-        Args:
-            message: gets its UNIQ_KEY property here.
-            queue: this queue and no other.
-            timeout_ms: for all tries together; None: send_msg_timeout.
-
-        Returns:
-            Where it went. Look at `send_status` if flushing or replication in time matters.
-
-        Raises:
-            ClientError: an illegal message; SendFailedError when all tries failed.
-            NoRouteError: the topic does not exist and may not be created.
-            BrokerError: refused for a reason that is the same everywhere.
-            RemotingTimeoutError: no answer in time.
-        """
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: whether the message was stored is not known. Waits up to send_msg_timeout for a
         connection.
@@ -84,13 +67,6 @@ class ProducerCalls(Face[Producer], metaclass=ABCMeta):
     ) -> SendResult:
         """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in order.
         Further attempts go to the same queue. Raises as `send`.
-        """
-    def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> SendResult:
-        """Send several messages of one topic in one request: all of them are stored, one after the other in one
-        queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
-        `send`.
         """
     def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
         """Send a message and wait for the reply that its consumer makes with `create_reply_message`.

@@ -7,12 +7,16 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from maxq.client.errors import NotRunningError
 from maxq.client.message_feed import MessageFeed
 from maxq.client.results.send_result import SendResult
 from maxq.errors import ClientError
+
+if TYPE_CHECKING:
+    from maxq.client.producer.fast_sends_cy import PendingSend
+    from maxq.client.producer.producer import SendStart
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +94,110 @@ class LoopCall(Generic[Result]):
             self._task.cancel()
 
 
+class SendCall:
+    """A send on a loop, and the thread that waits for its result: as LoopCall, but a send whose first try succeeds
+    takes neither a task nor further turns of the loop. The answer wakes the thread at once.
+
+    FastSends fills it in like a future (`done`, `set_result`).
+
+    Args:
+        start: the send.
+        open_calls: has this object from its start to its end. Used on the loop's thread alone.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        start: "SendStart",
+        open_calls: "set[SendCall]",
+    ) -> None:
+        self._loop = loop
+        self._start = start
+        self._open_calls = open_calls
+        self._pending: PendingSend | None = None
+        self._is_posted = self._has_failed = False
+        self._task: asyncio.Task[SendResult] | None = None
+        self._result: SendResult | None = None
+        self._error: BaseException | None = None
+        self._ended = threading.Lock()
+        self._ended.acquire()  # until there is a result or an error
+
+    def begin(self) -> None:
+        """Start to send. Must be called on the thread of the loop."""
+        self._open_calls.add(self)
+        try:
+            self._pending = self._start.post(self)
+        except BaseException as error:
+            self._end(error=error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._is_posted = True
+        if self._pending is None or self._has_failed:
+            self._go_on()
+
+    def done(self) -> bool:
+        """Return whether the outcome is known, or nobody waits for it any more."""
+        return self._result is not None or self._error is not None
+
+    def set_result(self, result: SendResult | None) -> None:
+        """Take the outcome of the first try; None: it failed."""
+        if result is not None:
+            self._end(result)
+        elif self._is_posted:
+            self._go_on()
+        else:
+            self._has_failed = True
+
+    def _go_on(self) -> None:
+        self._task = self._loop.create_task(self._start.finish(self._pending))
+        self._task.add_done_callback(self._end_with)
+
+    def _end_with(self, task: asyncio.Task[SendResult]) -> None:
+        if task.cancelled():
+            self._end(error=NotRunningError(_ENDED))
+        elif (error := task.exception()) is not None:
+            self._end(error=error)
+        else:
+            self._end(task.result())
+
+    def _end(self, result: SendResult | None = None, error: BaseException | None = None) -> None:
+        if not self.done():
+            self._result, self._error = result, error
+            self._open_calls.discard(self)
+            self._ended.release()
+
+    def abandon(self) -> None:
+        """Wake who waits, because the loop takes no further turn."""
+        self._end(error=NotRunningError(_ENDED))
+
+    def result(self) -> SendResult:
+        """Wait for the outcome: return the result, or raise why there is none. An interrupt (Ctrl-C) cancels the send:
+        no further try is made, and the message may be stored or not.
+
+        Raises:
+            NotRunningError: the loop was ended before.
+        """
+        try:
+            self._ended.acquire()
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._cancel)
+            raise
+        self._ended.release()
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None, "it has ended"
+        return self._result
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        elif self._pending is not None and not self.done():
+            self._pending.forget()
+            self.abandon()
+
+
 class LoopThread:
     """An event loop in a daemon thread. Safe to use from any number of threads.
 
@@ -104,6 +212,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_stopping = False
+        self._sends: set[SendCall] = set()  # that are under way; used on the loop's thread
         # Not Thread.is_alive: an exception of a signal handler in it makes a running thread count as ended.
         self._runs = False
         self._pid = 0  # of the process in which the thread runs
@@ -171,6 +280,8 @@ class LoopThread:
                 task.cancel()
             if tasks:
                 _complete(loop, _ended(tasks))
+            for send in tuple(self._sends):
+                send.abandon()
             _complete(loop, loop.shutdown_asyncgens())
             _complete(loop, loop.shutdown_default_executor())
             loop.close()
@@ -191,7 +302,7 @@ class LoopThread:
             loop.call_soon_threadsafe(call.begin)
             return call
 
-        return self._given(work, give)
+        return self._given(give, work)
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
         """Start a coroutine on the loop, for programs that wait for a future. The future is cancelled if the loop ends
@@ -200,19 +311,37 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run.
         """
-        return self._given(work, lambda loop: asyncio.run_coroutine_threadsafe(work, loop))
+        return self._given(lambda loop: asyncio.run_coroutine_threadsafe(work, loop), work)
 
-    def _given(self, work: Coroutine[Any, Any, Result], give: Callable[[asyncio.AbstractEventLoop], Given]) -> Given:
+    def send(self, start: "SendStart") -> SendResult:
+        """Send a message on the loop and wait for its result; see SendCall. An interrupt (Ctrl-C) cancels it.
+
+        Raises:
+            NotRunningError: the thread does not run, or is ended meanwhile.
+        """
+
+        def give(loop: asyncio.AbstractEventLoop) -> SendCall:
+            call = SendCall(loop, start, self._sends)
+            loop.call_soon_threadsafe(call.begin)
+            return call
+
+        return self._given(give).result()
+
+    def _given(
+        self, give: Callable[[asyncio.AbstractEventLoop], Given], work: Coroutine[Any, Any, Any] | None = None
+    ) -> Given:
         try:
             if self.is_forked:
                 raise NotRunningError(_FORKED)
             with self._lock:
                 return give(self._checked())
         except NotRunningError:
-            work.close()
+            if work is not None:
+                work.close()
             raise
         except RuntimeError:  # a signal handler has ended the loop a moment ago
-            work.close()
+            if work is not None:
+                work.close()
             raise NotRunningError(_ENDED) from None
 
     def _checked(self) -> asyncio.AbstractEventLoop:

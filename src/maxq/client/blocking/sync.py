@@ -34,6 +34,7 @@ from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consu
 from maxq.client.consumer.held.fetch_queue_cy import IS_SAFE_FOR_THREADS, Fetched
 from maxq.client.errors import NotRunningError
 from maxq.client.producer import producer, transaction_producer
+from maxq.client.producer.producer import SendStart
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.client.results.consume_result import MessageListener
 from maxq.client.results.send_result import SendResult, SendStatus
@@ -43,6 +44,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
+Call = TypeVar("Call", bound=Callable[..., Any])
 Client = TypeVar("Client")
 Result = TypeVar("Result")
 
@@ -162,6 +164,16 @@ def _stop(thread: LoopThread, end: Callable[[], Coroutine[Any, Any, None]]) -> N
         thread.stop()
 
 
+def _documented_as(method: Callable[..., Any]) -> Callable[[Call], Call]:
+    """Give a method the docstring of the asynchronous one that it stands for."""
+
+    def document(call: Call) -> Call:
+        call.__doc__ = method.__doc__
+        return call
+
+    return document
+
+
 class Producer(calls.ProducerCalls, _Started[producer.Producer]):
     """The blocking form of `maxq.client.producer.producer.Producer`."""
 
@@ -181,6 +193,18 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
 
     async def _end(self) -> None:
         await self._client.shutdown()
+
+    @_documented_as(producer.Producer.send)
+    def send(
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        return self._thread.send(SendStart(self._running, message, queue, timeout_ms))
+
+    @_documented_as(producer.Producer.send_batch)
+    def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        return self._thread.send(SendStart(self._running, messages, queue, timeout_ms))
 
     def send_async(
         self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None

@@ -19,10 +19,10 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from cython.cimports.maxq.runtime.buffers import find_byte, put32, put_bytes, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes, u32
 else:
     from maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from maxq.runtime.buffers import find_byte, put32, put_bytes, same_bytes, take_bytes, u32
+    from maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes, u32
 
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.send_result import STATUS_OF_CODE, SendResult
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from maxq.client.client_config import ProducerConfig
     from maxq.client.instance.mq_client import MQClientInstance
+    from maxq.client.results.send_result import SendWaiter
     from maxq.remoting.connection import Connection
 
 
@@ -177,7 +178,8 @@ class PendingSend:
     Attributes:
         topic, msg_id, body: as in PreparedMessage.
         target: where it went.
-        future: gets the SendResult, or None if the first try failed; None in a window.
+        future: gets the SendResult, or None if the first try failed: a future, or the waiter that `post` was given;
+            None in a window.
         error: why the first try failed; None: the broker goes away, the message is to be sent once more.
     """
 
@@ -498,9 +500,13 @@ class FastSends:
         message,  # type: Message
         queue,  # type: MessageQueue | None
         timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
     ):
         # type: (...) -> PendingSend | None
         """Send a message to `queue`, or to the next one in turn.
+
+        Args:
+            waiter: gets the outcome in place of a future.
 
         Returns:
             The message on its way; await its future. None: it is not to be sent in this way, because it is no plain
@@ -523,7 +529,7 @@ class FastSends:
         pending: PendingSend = self._encode(message, topic, target, self._clock.monotonic_ms(), timeout_ms)
         if pending is None:
             return None
-        self._leave(pending, line, is_alone)
+        self._leave(pending, line, is_alone, waiter)
         return pending
 
     def post_batch(
@@ -531,6 +537,7 @@ class FastSends:
         messages,  # type: list[Message] | tuple[Message, ...]
         queue,  # type: MessageQueue | None
         timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
     ):
         # type: (...) -> PendingSend | None
         """Send messages in one request, as `post` does one message. None: one of them is special (also a delayed one,
@@ -565,14 +572,14 @@ class FastSends:
         )  # fmt: skip
         pending.msg_id = encoded[1]
         pending.is_batch = True
-        self._leave(pending, line, is_alone)
+        self._leave(pending, line, is_alone, waiter)
         return pending
 
     @cython.cfunc
-    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint):
+    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter):
         """Write what was posted: at once if nothing else waits for this broker's answers, else with all that is posted
         in this turn of the loop."""
-        pending.future = self._loop.create_future()
+        pending.future = self._loop.create_future() if waiter is None else waiter
         if is_alone or line._filled > _KEPT_ROOM:
             line.flush()
         elif line not in self._unflushed:
@@ -784,7 +791,6 @@ class FastSends:
         """Put a request into the buffer of its line, and note who waits for the answer. Returns None if one of the
         properties cannot be sent in this way. `characters` of them, with two for each pair, are at most so many."""
         line: Line = target._line
-        data: bytes
         size: cython.Py_ssize_t = len(body)
         line._reserve(
             6 * characters + len(target._before_time) + len(target._before_text) + len(target._before_opaque)
@@ -801,17 +807,19 @@ class FastSends:
         p = put_bytes(out, p, target._before_text)
         text: cython.Py_ssize_t = p
         bytes_of_text: cython.Py_ssize_t = 2 * len(pairs)
+        at: cython.Py_ssize_t
         try:
             for name, value in pairs.items():
-                data = name.encode()
-                bytes_of_text += len(data)
-                p = _put_text(out, p, data)
+                at = p
+                p = put_utf8(out, at, name)
+                bytes_of_text += p - at
+                p = _escaped(out, at, p)
                 if p < 0:
                     return None
-                p = put_bytes(out, p, b"\\u0001")
-                data = value.encode()
-                bytes_of_text += len(data)
-                p = _put_text(out, p, data)
+                at = p = put_bytes(out, p, b"\\u0001")
+                p = put_utf8(out, at, value)
+                bytes_of_text += p - at
+                p = _escaped(out, at, p)
                 if p < 0:
                     return None
                 p = put_bytes(out, p, b"\\u0002")
@@ -855,11 +863,17 @@ class FastSends:
         room: cython.Py_ssize_t = 0
         pairs: dict
         ids: list = []
+        bodies: list = []  # two lists, because a tuple for each message could start the cycle collector, and so
+        maps: list = []  # other code, between counting and writing
         self._id_head, self._id_number = self._ids.reserve(len(messages))
         for message in messages:
-            if type(message) is not Message or type(message.topic) is not str or message.topic != topic:
+            if type(message) is not Message:
                 return None
-            if type(message.flag) is not int or message.flag != 0:
+            name = message.topic
+            if name is not topic and (type(name) is not str or name != topic):
+                return None
+            flag = message.flag
+            if type(flag) is not int or flag != 0:
                 return None
             body = message.body
             properties = message.properties
@@ -874,6 +888,8 @@ class FastSends:
             if self._namespace:
                 pairs[_INSTANCE_ID] = self._namespace
             ids.append(msg_id)
+            bodies.append(body)
+            maps.append(pairs)
             room += len(body) + 22
             for name, value in pairs.items():
                 if type(name) is not str or type(value) is not str or name in _SPECIAL_IN_BATCH:
@@ -890,15 +906,16 @@ class FastSends:
         else:
             out = made
         p: cython.Py_ssize_t = 0
+        i: cython.Py_ssize_t
         start: cython.Py_ssize_t
         text: cython.Py_ssize_t
         try:
-            for message in messages:
+            for i in range(len(bodies)):
                 start = p
-                p = put_bytes(out, p + 20, message.body)
+                p = put_bytes(out, p + 20, bodies[i])
                 put32(out, start + 16, p - start - 20)
                 text = p + 2
-                p = _put_pairs(out, text, message.properties)
+                p = _put_pairs(out, text, maps[i])
                 if p < 0 or p - text > _MOST_TEXT:
                     return None
                 out[text - 2] = (p - text) >> 8
@@ -964,27 +981,37 @@ class FastSends:
 def _put_pairs(out: cython.p_uchar, p: cython.Py_ssize_t, pairs: dict) -> cython.Py_ssize_t:
     """Write properties as they are stored; returns the position behind them, or -1 if one has a byte that separates
     properties."""
-    data: bytes
     start: cython.Py_ssize_t = p
     for name, value in pairs.items():
-        data = name.encode()
-        p = put_bytes(out, p, data)
+        p = put_utf8(out, start, name)
         if find_byte(out, start, p, 1) < p or find_byte(out, start, p, 2) < p:
             return -1
         out[p] = 1
         start = p + 1
-        data = value.encode()
-        p = put_bytes(out, start, data)
+        p = put_utf8(out, start, value)
         if find_byte(out, start, p, 1) < p or find_byte(out, start, p, 2) < p:
             return -1
         out[p] = 2
-        p += 1
-        start = p
-    return p
+        start = p + 1
+    return start
 
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(-2)
+def _escaped(out: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Rewrite the UTF-8 text in out[start:end] as it stands in a JSON string, where six bytes for each of its own may
+    be needed; returns the position behind it, or -1 if it has one of the bytes that separate properties."""
+    i: cython.Py_ssize_t
+    c: cython.int
+    for i in range(start, end):
+        c = out[i]
+        if c < 0x20 or c == 0x22 or c == 0x5C:
+            return _put_text(out, i, take_bytes(out, i, end - i))
+    return end
+
+
+@cython.cfunc
 @cython.exceptval(check=False)
 def _put_text(out: cython.p_uchar, p: cython.Py_ssize_t, data: bytes) -> cython.Py_ssize_t:
     """Write UTF-8 text as it stands in a JSON string; returns the position behind it, or -1 if it has one of the bytes

@@ -6,7 +6,7 @@ from typing import Any
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.instance.mq_client import MQClientInstance
-from maxq.client.results.send_result import SendResult
+from maxq.client.results.send_result import SendResult, SendWaiter
 from maxq.protocol.frame.frame_scanner_cy import FrameScanner
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
@@ -73,9 +73,15 @@ class FastSends:
     def __init__(
         self, sender: Any, instance: MQClientInstance, config: ProducerConfig, loop: asyncio.AbstractEventLoop
     ) -> None: ...
-    def post(self, message: Message, queue: MessageQueue | None, timeout_ms: int) -> PendingSend | None: ...
+    def post(
+        self, message: Message, queue: MessageQueue | None, timeout_ms: int, waiter: SendWaiter | None = None
+    ) -> PendingSend | None: ...
     def post_batch(
-        self, messages: list[Message] | tuple[Message, ...], queue: MessageQueue | None, timeout_ms: int
+        self,
+        messages: list[Message] | tuple[Message, ...],
+        queue: MessageQueue | None,
+        timeout_ms: int,
+        waiter: SendWaiter | None = None,
     ) -> PendingSend | None: ...
     def post_many(self, numbered: list[tuple[int, Message]], window: SendWindow, timeout_ms: int) -> int: ...
     def close(self) -> None: ...

@@ -30,7 +30,7 @@ from maxq.client.producer.many_sends import ManySends
 from maxq.client.producer.message_preparer import PreparedMessage
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.producer.produce_accumulator import ProduceAccumulator
-from maxq.client.results.send_result import SendResult
+from maxq.client.results.send_result import SendResult, SendWaiter
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
 from maxq.client.trace.hooks import SendMessageTraceHook, recall_record
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
@@ -202,12 +202,18 @@ class Producer:
         return await self._outcome(sender, pending, queue, self._config.retry_times_when_send_failed)
 
     def _post(
-        self, sender: MessageSender, message: Message, queue: MessageQueue | None, timeout_ms: int | None
+        self,
+        sender: MessageSender,
+        message: Message,
+        queue: MessageQueue | None,
+        timeout_ms: int | None,
+        waiter: SendWaiter | None = None,
     ) -> PendingSend | None:
         """Send a message in the common way; None: it needs the general one."""
         if sender.fast is None:
             return None
-        return sender.fast.post(message, None if queue is None else self._on_wire(queue), self._timeout_ms(timeout_ms))
+        wire = None if queue is None else self._on_wire(queue)
+        return sender.fast.post(message, wire, self._timeout_ms(timeout_ms), waiter)
 
     async def _outcome(
         self, sender: MessageSender, pending: PendingSend, queue: MessageQueue | None, retries: int
@@ -324,13 +330,25 @@ class Producer:
         """Send several messages of one topic in one request: all of them are stored, one after the other in one
         queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
         `send`."""
-        sender, pending = self._running(), None
-        if sender.fast is not None and isinstance(messages, (list, tuple)):
-            wire = None if queue is None else self._on_wire(queue)
-            pending = sender.fast.post_batch(messages, wire, self._timeout_ms(timeout_ms))
+        sender = self._running()
+        pending = self._post_batch(sender, messages, queue, timeout_ms)
         if pending is None:
             return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
         return await self._outcome(sender, pending, queue, self._config.retry_times_when_send_failed)
+
+    def _post_batch(
+        self,
+        sender: MessageSender,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        timeout_ms: int | None,
+        waiter: SendWaiter | None = None,
+    ) -> PendingSend | None:
+        """Send a batch in the common way; None: it needs the general one."""
+        if sender.fast is None or not isinstance(messages, (list, tuple)):
+            return None
+        wire = None if queue is None else self._on_wire(queue)
+        return sender.fast.post_batch(messages, wire, self._timeout_ms(timeout_ms), waiter)
 
     async def send_many(
         self,
@@ -451,3 +469,55 @@ class Producer:
         sender = self._running()
         info = await sender.instance.routes.publish_info(sender.preparer.wire_topic(topic), None, 0)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]
+
+
+class SendStart:
+    """The starts of `send` and `send_batch` for a caller that cannot await them: the blocking producer.
+
+    Args:
+        producer: a Producer that runs.
+        what: the message, or the messages of a batch.
+        queue, timeout_ms: as of `send`.
+    """
+
+    __slots__ = ("_producer", "_queue", "_timeout_ms", "_what")
+
+    def __init__(
+        self,
+        producer: Producer,
+        what: Message | Sequence[Message],
+        queue: MessageQueue | None,
+        timeout_ms: int | None,
+    ) -> None:
+        self._producer = producer
+        self._what = what
+        self._queue = queue
+        self._timeout_ms = timeout_ms
+
+    def post(self, waiter: SendWaiter) -> PendingSend | None:
+        """Make the first try.
+
+        Args:
+            waiter: gets the SendResult, or None if the try has failed.
+
+        Returns:
+            The message on its way. None: it is for `finish`, and nothing was sent.
+        """
+        producer, what = self._producer, self._what
+        sender = producer._running()
+        if not isinstance(what, Message):
+            return producer._post_batch(sender, what, self._queue, self._timeout_ms, waiter)
+        if producer._accumulator is not None:
+            return None
+        return producer._post(sender, what, self._queue, self._timeout_ms, waiter)
+
+    async def finish(self, pending: PendingSend | None) -> SendResult:
+        """Return or raise what becomes of the message: of one that `post` did not take, or whose first try has
+        failed."""
+        producer, what, queue = self._producer, self._what, self._queue
+        if pending is not None:
+            sender, retries = producer._running(), producer._config.retry_times_when_send_failed
+            return await sender.go_on(pending, retries, queue=None if queue is None else pending.target.queue)
+        if isinstance(what, Message):
+            return await producer.send(what, queue=queue, timeout_ms=self._timeout_ms)
+        return await producer.send_batch(what, queue=queue, timeout_ms=self._timeout_ms)

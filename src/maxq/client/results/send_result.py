@@ -4,7 +4,7 @@ Source: apache/rocketmq client/producer/{SendResult,SendStatus}.java.
 """
 
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from maxq.codes import ResponseCode
 from maxq.protocol.message.message_queue import MessageQueue
@@ -52,3 +52,13 @@ class SendResult(NamedTuple):
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     recall_handle: str | None = None
+
+
+class SendWaiter(Protocol):
+    """Who waits for the outcome of the first try of a send; asyncio.Future is one."""
+
+    def done(self) -> bool:
+        """Return whether the outcome is known, or not wanted any more."""
+
+    def set_result(self, result: SendResult | None, /) -> None:
+        """Take the result; None: the try failed."""

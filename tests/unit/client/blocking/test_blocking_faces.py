@@ -42,7 +42,7 @@ def test_help_shows_signature_and_docstring(blocking: Callable[..., Any], asynch
     assert parameters == inspect.signature(asynchronous).parameters
     assert not inspect.iscoroutinefunction(blocking)
     assert inspect.getdoc(blocking) == inspect.getdoc(asynchronous)
-    assert blocking.__qualname__.endswith(f"Calls.{asynchronous.__name__}")
+    assert blocking.__qualname__.endswith(f".{asynchronous.__name__}")
 
 
 def test_calls_before_the_start_say_so() -> None:

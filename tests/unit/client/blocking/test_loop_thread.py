@@ -1,8 +1,10 @@
 """The thread under a blocking client: each call has an outcome, whenever its loop ends."""
 
 import asyncio
+import signal
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 from maxq.client.blocking.loop_thread import LoopThread
 from maxq.client.errors import NotRunningError
+from maxq.client.results.send_result import SendResult, SendStatus, SendWaiter
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 async def forever() -> None:
@@ -65,3 +69,122 @@ def test_a_call_that_comes_when_the_loop_has_taken_its_last_turn_has_an_outcome(
             with pytest.raises(NotRunningError):
                 call.result(10)
         stopping.result(10)
+
+
+class Start:
+    """A send whose first try and further tries are the test's to decide.
+
+    Args:
+        taken: whether the first try is made at all.
+        outcome: of the first try, told while it is made: a list with a result, or with None for a failure.
+    """
+
+    def __init__(self, *, taken: bool = True, outcome: Sequence[SendResult | None] = (), stops: bool = False) -> None:
+        self.taken = taken
+        self.outcome = list(outcome)
+        self.stops = stops
+        self.waiter: SendWaiter | None = None
+        self.begun = threading.Event()
+        self.finished: list[object] = []
+        self.forgotten = threading.Event()
+
+    def post(self, waiter: SendWaiter) -> Any:
+        self.waiter = waiter
+        if self.stops:
+            raise ValueError("no such message")
+        for result in self.outcome:
+            waiter.set_result(result)
+        self.begun.set()
+        return self if self.taken else None
+
+    def forget(self) -> None:
+        self.forgotten.set()
+
+    async def finish(self, pending: object) -> SendResult:
+        self.finished.append(pending)
+        if self.stops:
+            await forever()
+        return RESULT
+
+
+RESULT = SendResult(SendStatus.SEND_OK, "id", MessageQueue("T", "b", 0), 7, "place")
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    thread.start()
+    yield thread
+    thread.stop()
+
+
+def test_the_answer_of_a_first_try_is_the_outcome_of_a_send(thread: LoopThread) -> None:
+    start = Start()
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(thread.send, start)  # type: ignore[arg-type]
+        assert start.begun.wait(5)
+        assert start.waiter is not None and not start.waiter.done()
+        thread.post(lambda: start.waiter.set_result(RESULT))  # type: ignore[union-attr]
+        assert call.result(5) is RESULT
+    assert start.finished == []
+    assert start.waiter.done()
+
+
+@pytest.mark.parametrize("when", ["while it is made", "later"])
+def test_a_send_whose_first_try_fails_goes_on(thread: LoopThread, when: str) -> None:
+    start = Start(outcome=[None] if when == "while it is made" else [])
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(thread.send, start)  # type: ignore[arg-type]
+        assert start.begun.wait(5)
+        if when == "later":
+            thread.post(lambda: start.waiter.set_result(None))  # type: ignore[union-attr]
+        assert call.result(5) is RESULT
+    assert start.finished == [start]
+
+
+def test_a_send_that_needs_the_general_way_takes_it(thread: LoopThread) -> None:
+    start = Start(taken=False)
+    assert thread.send(start) is RESULT  # type: ignore[arg-type]
+    assert start.finished == [None]
+
+
+def test_what_a_first_try_raises_is_raised_by_the_send(thread: LoopThread) -> None:
+    with pytest.raises(ValueError, match="no such message"):
+        thread.send(Start(stops=True))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("start", [Start(), Start(taken=False, outcome=[])], ids=["on its way", "in the general way"])
+def test_no_send_hangs_whose_loop_ends(start: Start) -> None:
+    thread = LoopThread()
+    thread.start()
+    if not start.taken:
+        start.finish = lambda pending: forever()  # type: ignore[method-assign, assignment, return-value]
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(thread.send, start)  # type: ignore[arg-type]
+        assert start.begun.wait(5)
+        thread.stop()
+        with pytest.raises(NotRunningError):
+            call.result(5)
+
+
+def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread) -> None:
+    start = Start()
+
+    def interrupted(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    try:
+        def interrupt() -> None:
+            assert start.begun.wait(5)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        with pytest.raises(KeyboardInterrupt):
+            thread.send(start)  # type: ignore[arg-type]
+        helper.join(5)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert start.forgotten.wait(5)
+    assert start.waiter is not None and start.waiter.done()
