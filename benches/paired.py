@@ -8,15 +8,17 @@ them, and the order within a pair changes from pair to pair. On a machine whose 
 half-minute to the next, the ratio within a pair is still the trees': the median of the pairs is the result, and the
 quartiles say how far it can be trusted. Prints one JSON object a workload: `cpu_us` are medians of µs a message.
 
-The workload `start` compares starts, from the command to the ready file, on the store that the bursts before it have
-filled and that was shut down in good order: `cpu_us` are µs of processor time a start, `wall_new_to_old` are quartiles
-of the ratio of elapsed times. Both trees' bytecode must be there (`make setup`), and Python must be allowed to write it
-(PYTHONDONTWRITEBYTECODE unset): without it a start compiles every module and takes three times as long.
+The workload `start` compares starts, from the command to the ready file, on copies of the store that the bursts before
+it have filled in the old tree's server, which was shut down in good order: `cpu_us` are µs of processor time a start,
+`wall_new_to_old` are quartiles of the ratio of elapsed times. Both trees' bytecode must be there (`make setup`), and
+Python must be allowed to write it (PYTHONDONTWRITEBYTECODE unset): without it a start compiles every module and takes
+three times as long.
 """
 
 import argparse
 import contextlib
 import json
+import shutil
 import statistics
 import tempfile
 import time
@@ -56,6 +58,9 @@ def main() -> None:
             for workload in bursts:
                 print(json.dumps(compare(workload, servers, given.pairs, given.secs)), flush=True)
         if _START in wanted:
+            old, new = (folder / "store" for _, folder in trees)
+            shutil.rmtree(new)
+            shutil.copytree(old, new)
             print(json.dumps(compare_starts(trees, given.pairs)), flush=True)
 
 
@@ -86,7 +91,7 @@ def compare(workload: str, servers: list[tuple[int, Target]], pairs: int, secs: 
 
 
 def compare_starts(trees: list[tuple[Path, Path]], pairs: int) -> dict[str, object]:
-    """Start both trees' servers in alternation, each on its own store.
+    """Start both trees' servers in alternation, each on its own copy of a store.
 
     Args:
         trees: root, and folder of the store (server_of), of the old and of the new tree.
