@@ -66,11 +66,7 @@ class Line:
 
     def to_message(self) -> Message:
         """The message that carries the line: found by its key, selected by its tag."""
-        message = Message(TOPIC, self.text)
-        message.keys = self.key
-        message.tags = self.package
-        message.put_user_property("line", str(self.number))
-        return message
+        return Message(TOPIC, self.text, {"KEYS": self.key, "TAGS": self.package, "line": str(self.number)})
 
 
 def source_lines() -> Iterator[Line]:
@@ -118,21 +114,23 @@ class Account:
 
 
 def send(namesrv: str, title: str, lines: list[Line], account: Account) -> list[tuple[Line, SendResult]]:
-    """Send the lines; returns the first of each chunk with its result, to look for later."""
+    """Send each line in a request of its own; returns some of them with their results, to look for later."""
     account.sent.update((line.key, line) for line in lines)
-    samples = []
-    started = time.monotonic()
+
+    def messages() -> Iterator[Message]:
+        for number, line in enumerate(lines):
+            if number % CHUNK == 0:
+                progress(f"{number:,} sent")
+            yield line.to_message()
+
     with Producer("source", namesrv, send_msg_timeout=30_000) as producer:
-        for at in range(0, len(lines), CHUNK):
-            chunk = lines[at : at + CHUNK]
-            results = producer.send_many([line.to_message() for line in chunk])
-            if any(result.send_status is not SendStatus.SEND_OK for result in results):
-                raise MaxQError("a message was not stored in good order")
-            samples.append((chunk[0], results[0]))
-            progress(f"{at + len(chunk):,} sent")
-    seconds = time.monotonic() - started
+        started = time.monotonic()
+        results = producer.send_many(messages())
+        seconds = time.monotonic() - started
+    if any(result.send_status is not SendStatus.SEND_OK for result in results):
+        raise MaxQError("a message was not stored in good order")
     say(title, f"{len(lines):,} messages in {seconds:.1f} s: {len(lines) / seconds:,.0f}/s, each acknowledged")
-    return samples
+    return list(zip(lines[::CHUNK], results[::CHUNK], strict=True))
 
 
 def receive(namesrv: str, title: str, count: int, account: Account) -> None:

@@ -7,8 +7,8 @@ passed in.
 import asyncio
 import importlib
 import os
-import resource
 import socket
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from maxq.auth.signature import Credentials
 from maxq.errors import ConfigError, MaxQError
-from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.own_address import own_address
+from maxq.runtime.system_clock import SystemClock, SystemRng
 
 if TYPE_CHECKING:
     from maxq.client.client_config import ClientEnvironment
     from maxq.config.host import Host
+    from maxq.runtime.interfaces import SmallFiles
 
 #: Set for the tasks of a simulated machine (maxq.testing.simulated_cluster): returns what clients use of that machine.
 simulated_environment: ContextVar["Callable[[], ClientEnvironment] | None"] = ContextVar(
@@ -40,7 +41,7 @@ def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
     return ClientEnvironment(
         clock=SystemClock(),
         rng=SystemRng(),
-        disk=SystemDisk(),
+        disk=_small_files(),
         host_ip=_address_towards(namesrv_addr),
         pid=os.getpid(),
         home=Path.home(),
@@ -49,8 +50,20 @@ def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
     )
 
 
+def _small_files() -> "SmallFiles":
+    if sys.platform == "win32":
+        from maxq.runtime.files.plain_files import PlainFiles
+
+        return PlainFiles()
+    from maxq.runtime.files.system import SystemDisk
+
+    return SystemDisk()
+
+
 def raise_file_limit() -> None:
     """Raise this process's limit of open files to the machine's maximum: a mapped file takes two."""
+    import resource  # not on Windows, where clients alone run
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -85,6 +98,8 @@ def _tools_credentials(path: Path) -> Credentials | None:
 
 def system_host() -> "Host":
     """Return the facts about this machine that a server's defaults depend on."""
+    import resource
+
     from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
 
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -27,6 +27,10 @@ OF_PATHS: Final = frozenset({"write_bytes", "write_text"})
 #: What is no durable file: it goes with the process, or its user only waits for it to come and go.
 EXCEPTIONS: Final = {
     "runtime/files/ring_memory.py": {"os.ftruncate": "memory that has no name"},
+    "runtime/files/plain_files.py": {
+        "os.fsync": "a client's file where the system is not POSIX",
+        "os.replace": "the same",
+    },
     "remoting/self_signed.py": {"Path(name).unlink": "a key for OpenSSL to read, gone at once"},
     "pipeline/spark/home.py": {"link.unlink": "a link in a temporary folder"},
     "pipeline/spark/java.py": {"os.replace": "a script in a temporary folder"},

@@ -7,11 +7,13 @@ Source:
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from maxq.auth.signing_cy import SigningKey
 from maxq.codes import MQVersion
 from maxq.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:  # it brings OpenSSL's functions, for which most clients have no use
+    from maxq.auth.signing_cy import SigningKey
 
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"
@@ -27,8 +29,10 @@ class Credentials:
     secret_key: str = field(repr=False)
     security_token: str = field(default="", repr=False)
 
-    def signing_key(self) -> SigningKey:
+    def signing_key(self) -> "SigningKey":
         """Returns the key with which requests are signed."""
+        from maxq.auth.signing_cy import SigningKey
+
         return SigningKey(self.secret_key.encode("utf-8", "replace"))
 
 
@@ -55,7 +59,7 @@ def _java_order(key: str) -> bytes:
     return key.encode("utf-16-be", "surrogatepass")
 
 
-def sign(ext: dict[str, str], body: bytes, credentials: Credentials, key: SigningKey) -> None:
+def sign(ext: dict[str, str], body: bytes, credentials: Credentials, key: "SigningKey") -> None:
     """Put access key, security token and signature into the header fields `ext` of a request with this body.
 
     `key` is the credentials' own, made once.

@@ -7,7 +7,6 @@ and what to do.
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -35,6 +34,8 @@ def config_of(kind: type[T], settings: Mapping[str, Any]) -> T:
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for name in settings:
         if name not in known:
+            from difflib import get_close_matches  # for mistakes alone
+
             near = get_close_matches(name, known, n=1, cutoff=_LIKENESS)
             hint = f"did you mean {near[0]}?" if near else f"maxq.client.client_config.{kind.__name__} lists them all"
             raise TypeError(f"there is no setting {name!r} of a {kind.__name__.removesuffix('Config')}; {hint}")

@@ -28,7 +28,7 @@ from maxq.protocol.frame.remoting_command import SerializeType
 from maxq.protocol.message.compression import CompressionType
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.rpc_hooks import RPCHook
-from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.runtime.interfaces import Clock, Rng, SmallFiles
 
 MAX_CONSUME_THREADS: Final = 1_000
 _POSITIVE: Final = (1, INT_MAX)
@@ -96,7 +96,7 @@ class ClientEnvironment:
 
     clock: Clock
     rng: Rng
-    disk: Disk
+    disk: SmallFiles
     host_ip: str
     pid: int
     home: PurePath

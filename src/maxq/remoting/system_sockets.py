@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import fcntl
 import socket
 import struct
-import termios
+import sys
 from typing import Final
 
 _DROP: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
@@ -15,8 +14,12 @@ def unacknowledged(descriptor: int) -> int:
     """Return the bytes that the system has taken to send and the peer has not received; 0 if that cannot be known, as
     for descriptor -1."""
     count = bytearray(4)
-    with contextlib.suppress(OSError, ValueError):
-        fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)
+    if sys.platform != "win32":
+        import fcntl
+        import termios
+
+        with contextlib.suppress(OSError, ValueError):
+            fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)
     return int.from_bytes(count, "little")
 
 

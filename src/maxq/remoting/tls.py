@@ -14,13 +14,11 @@ import ssl
 from pathlib import PurePath
 from typing import Final, TypeVar, cast
 
-from maxq.config.loader import load
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.config.properties import parse_properties
 from maxq.config.setting import settings_of
 from maxq.errors import ConfigError
-from maxq.runtime.interfaces import Disk
+from maxq.runtime.interfaces import SmallFiles
 
 log: Final = logging.getLogger("maxq.remoting")
 
@@ -30,7 +28,7 @@ _Config = TypeVar("_Config", NettyServerConfig, NettyClientConfig)
 class ServerTls:
     """The certificate and settings with which a server answers TLS."""
 
-    def __init__(self, config: NettyServerConfig, disk: Disk) -> None:
+    def __init__(self, config: NettyServerConfig, disk: SmallFiles) -> None:
         """Read the configured files. Raises ConfigError if they cannot be used; names the setting and the file."""
         self._config = config = with_tls_file(config, disk)
         self._watch = _Watch(
@@ -90,7 +88,7 @@ class ServerTls:
 class ClientTls:
     """The settings with which a client begins TLS."""
 
-    def __init__(self, config: NettyClientConfig, disk: Disk) -> None:
+    def __init__(self, config: NettyClientConfig, disk: SmallFiles) -> None:
         """Read the configured files. Raises ConfigError if they cannot be used."""
         self._config = config = with_tls_file(config, disk)
         if not config.tls_client_auth_server:
@@ -148,15 +146,20 @@ def untrusted(error: ssl.SSLCertVerificationError) -> str:
     )
 
 
-def with_tls_file(config: _Config, disk: Disk) -> _Config:
+def with_tls_file(config: _Config, disk: SmallFiles) -> _Config:
     """Return `config` with the settings of its `tls.config.file`, if there is one; lines of the other side are ignored.
 
     Raises:
         ConfigError: the file cannot be read, or has a bad value.
     """
     path = config.tls_config_file
+    if not path:
+        return config
+    from maxq.config.loader import load  # few have such a file
+    from maxq.config.properties import parse_properties
+
     try:
-        data = disk.read(PurePath(path)) if path else b""
+        data = disk.read(PurePath(path))
     except FileNotFoundError:
         return config
     except OSError as error:
@@ -189,7 +192,7 @@ def _load_test_certificate(context: ssl.SSLContext) -> None:
 class _Watch:
     """Watches times and sizes of key, certificate and trusted certificates."""
 
-    def __init__(self, disk: Disk, key: str, certificate: str, trust: str) -> None:
+    def __init__(self, disk: SmallFiles, key: str, certificate: str, trust: str) -> None:
         self._disk = disk
         self._paths = (key, certificate, trust)
         self._seen = self._fingerprint()

@@ -1,8 +1,8 @@
 """What every layer above needs of the outside world, and of the loop.
 
-`interfaces.py` has Clock, Disk, Rng and MappedRegion; `files` and `metrics` are rooms of their own. `blocking.py`
-takes work off the loop, `background.py` and `periodic.py` run tasks on it, `turns.py` cuts long work, `holds.py`
-finds what held it up. `refusals.py` is the form of every "not now". `bounded_cache.py`, `log_limits.py` and
-`passed_over.py` keep others from using up memory, log lines or a service. `buffers.py` and `cython.py` serve the
-compiled modules.
+`interfaces.py` has Clock, Disk, Rng and MappedRegion; `system_clock.py` the real clock and chance; `files` and
+`metrics` are rooms of their own. `blocking.py` takes work off the loop, `background.py` and `periodic.py` run tasks
+on it, `turns.py` cuts long work, `holds.py` finds what held it up. `refusals.py` is the form of every "not now".
+`bounded_cache.py`, `log_limits.py` and `passed_over.py` keep others from using up memory, log lines or a service.
+`buffers.py` and `cython.py` serve the compiled modules.
 """

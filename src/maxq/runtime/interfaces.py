@@ -155,7 +155,33 @@ class DiskLock(Protocol):
     def release(self) -> None: ...
 
 
-class Disk(Protocol):
+class SmallFiles(Protocol):
+    """What clients use of a disk: files that are read and replaced as a whole. All methods block."""
+
+    def read(self, path: PurePath) -> bytes:
+        """Return the whole file; raises FileNotFoundError if it does not exist."""
+        ...
+
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        """Replace a file atomically and durably: temporary file, sync, rename over `path`, sync of the folder. Call it
+        for one path once at a time: the temporary name is fixed, so that what a crash leaves behind is overwritten.
+        `private`: only the user who runs this may read the file."""
+        ...
+
+    def make_dirs(self, path: PurePath) -> None: ...
+
+    def exists(self, path: PurePath) -> bool: ...
+
+    def stat(self, path: PurePath) -> FileInfo:
+        """Return facts about a file; raises FileNotFoundError if it does not exist."""
+        ...
+
+    def lock(self, path: PurePath, content: bytes) -> DiskLock:
+        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it."""
+        ...
+
+
+class Disk(SmallFiles, Protocol):
     """Files. All methods block; paths are absolute or relative to the working directory. Errors are OSError."""
 
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> MappedRegion:
@@ -168,18 +194,8 @@ class Disk(Protocol):
         further: a writer that goes through a file of that length needs no more memory than `size`."""
         ...
 
-    def read(self, path: PurePath) -> bytes:
-        """Return the whole file; raises FileNotFoundError if it does not exist."""
-        ...
-
     def write(self, path: PurePath, data: bytes) -> None:
         """Create or overwrite in place; durable on return (file and folder), not atomic."""
-        ...
-
-    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
-        """Replace a file atomically and durably: temporary file, sync, rename over `path`, sync of the folder. Call it
-        for one path once at a time: the temporary name is fixed, so that what a crash leaves behind is overwritten.
-        `private`: only the user who runs this may read the file."""
         ...
 
     def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
@@ -200,24 +216,12 @@ class Disk(Protocol):
         """Delete a folder and everything below, durably; does nothing if it does not exist. Not atomic."""
         ...
 
-    def make_dirs(self, path: PurePath) -> None: ...
-
-    def exists(self, path: PurePath) -> bool: ...
-
-    def stat(self, path: PurePath) -> FileInfo:
-        """Return facts about a file; raises FileNotFoundError if it does not exist."""
-        ...
-
     def list(self, path: PurePath) -> Sequence[FileInfo]:
         """Return the entries sorted by name; empty if the folder is missing."""
         ...
 
     def usage(self, path: PurePath) -> DiskUsage:
         """Returns the usage of the partition that holds `path` (or its nearest existing parent)."""
-        ...
-
-    def lock(self, path: PurePath, content: bytes) -> DiskLock:
-        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it."""
         ...
 
     def is_locked(self, path: PurePath) -> bool:

@@ -436,7 +436,7 @@ def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
 
             def trace(frame: FrameType, event: str, _: object) -> Any:
                 nonlocal lines
-                if not frame.f_code.co_filename.endswith(("blocking/sync.py", "lite_pull_consumer.py")):
+                if not frame.f_code.co_filename.endswith(("blocking/consumers.py", "lite_pull_consumer.py")):
                     return None
                 if event == "line":
                     lines += 1

@@ -1,4 +1,4 @@
-"""The methods of the blocking clients that are made from those of the asynchronous ones (face.py).
+"""The methods of the blocking producer and admin client that are made from those of the asynchronous ones (face.py).
 
 Those of Admin's parts are made when they are first used, for each part is a module that few programs need. The stub
 `calls.pyi` is written by `python -m tests.unit.client.blocking.blocking_stubs`.
@@ -8,7 +8,6 @@ import importlib
 from typing import Any, Final
 
 from maxq.client.blocking.face import Face, Part
-from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
 from maxq.client.producer import producer
 
 #: Part of Admin → its asynchronous class, in the module of maxq.client.admin that has the part's name.
@@ -43,44 +42,6 @@ class ProducerCalls(
     ),
 ):
     """Calls of a Producer."""
-
-
-class PushConsumerCalls(
-    Face[push_consumer.PushConsumer],
-    of=push_consumer.PushConsumer,
-    calls=("assigned_queues", "wait_for_assignment"),
-    before_start=("subscribe", "unsubscribe", "suspend", "resume"),
-):
-    """Calls of a PushConsumer."""
-
-
-class LitePullConsumerCalls(
-    Face[lite_pull_consumer.LitePullConsumer],
-    of=lite_pull_consumer.LitePullConsumer,
-    calls=(
-        "committed",
-        "seek",
-        "seek_to_begin",
-        "seek_to_end",
-        "offset_for_timestamp",
-        "fetch_message_queues",
-        "assignment",
-        "wait_for_assignment",
-        "pause",
-        "resume",
-    ),
-    before_start=("subscribe", "unsubscribe", "assign"),
-):
-    """Calls of a LitePullConsumer."""
-
-
-class SimpleConsumerCalls(
-    Face[simple_consumer.SimpleConsumer],
-    of=simple_consumer.SimpleConsumer,
-    calls=("receive", "ack", "ack_all", "change_invisible_duration"),
-    before_start=("subscribe", "unsubscribe"),
-):
-    """Calls of a SimpleConsumer."""
 
 
 def __getattr__(name: str) -> Any:

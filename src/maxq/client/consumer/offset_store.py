@@ -20,7 +20,7 @@ from maxq.client.instance.mq_client import MQClientInstance
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol.json.json_body import JsonBody
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.runtime.interfaces import Disk, DiskLock
+from maxq.runtime.interfaces import DiskLock, SmallFiles
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class LocalFileOffsetStore(OffsetStore):
     `.bak`. A lock file beside them keeps a second client out: each would continue at the other's offset, and miss
     messages."""
 
-    def __init__(self, disk: Disk, folder: PurePath, client_id: str, group: str) -> None:
+    def __init__(self, disk: SmallFiles, folder: PurePath, client_id: str, group: str) -> None:
         super().__init__()
         self._disk = disk
         self._path = folder / client_id / group / "offsets.json"

@@ -9,7 +9,6 @@ Source: apache/rocketmq client/consumer/rebalance/AllocateMessageQueue*.java.
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from hashlib import md5
 
 from maxq.errors import ClientError
 from maxq.protocol.message.message_queue import MessageQueue
@@ -202,4 +201,6 @@ class AllocateMessageQueueConsistentHash(AllocateMessageQueueStrategy):
 
 def _ring_hash(key: str) -> int:
     """Return the first four bytes of the MD5 as an unsigned big-endian number."""
+    from hashlib import md5  # it brings OpenSSL, for which other strategies have no use
+
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4], "big")

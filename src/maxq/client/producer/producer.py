@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from maxq.client.argument_checks import check_callable, check_messages, check_number, check_queue
 from maxq.client.client_config import ClientEnvironment, ProducerConfig
@@ -31,8 +31,6 @@ from maxq.client.producer.message_preparer import PreparedMessage
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.producer.produce_accumulator import ProduceAccumulator
 from maxq.client.results.send_result import SendResult, SendWaiter
-from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
-from maxq.client.trace.hooks import SendMessageTraceHook, recall_record
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
 from maxq.codes import RequestCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError
@@ -42,6 +40,9 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.recall_handle import RecallHandle
+
+if TYPE_CHECKING:  # few producers trace: the others do not load it
+    from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,11 @@ class Producer:
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
-            self._trace = AsyncTraceDispatcher(config, config.producer_group, TraceSide.PRODUCE, environment)
+            from maxq.client.trace import async_trace_dispatcher as tracing
+
+            self._trace = tracing.AsyncTraceDispatcher(
+                config, config.producer_group, tracing.TraceSide.PRODUCE, environment
+            )
 
     # --- life ---
 
@@ -112,6 +117,8 @@ class Producer:
     def _traced(self, config: ProducerConfig) -> ProducerConfig:
         if self._trace is None:
             return config
+        from maxq.client.trace.hooks import SendMessageTraceHook
+
         hook = SendMessageTraceHook(self._trace)
         return replace(config, send_message_hooks=(*config.send_message_hooks, hook))
 
@@ -457,6 +464,8 @@ class Producer:
 
     def _trace_recall(self, topic: str, msg_id: str, region_id: str | None, *, success: bool) -> None:
         if self._trace is not None:
+            from maxq.client.trace.hooks import recall_record
+
             group = self._config.producer_group
             self._trace.append([recall_record(self._trace, group, topic, msg_id, region_id, success=success)])
 

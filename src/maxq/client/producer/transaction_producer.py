@@ -16,19 +16,18 @@ client/impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction, endTr
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, Protocol
 
 from maxq.client.argument_checks import check_transaction_listener
 from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import MessageRefusedError
-from maxq.client.hooks import EndTransactionContext, EndTransactionHooks
+from maxq.client.hooks import EndTransactionContext, EndTransactionHook, EndTransactionHooks
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.producer.producer import Producer
 from maxq.client.results.local_transaction_state import LocalTransactionState as LocalTransactionState
 from maxq.client.results.send_result import SendResult, SendStatus
-from maxq.client.trace.hooks import EndTransactionTraceHook
 from maxq.errors import MaxQError
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from maxq.protocol.message import message_const as const
@@ -129,8 +128,14 @@ class TransactionProducer(Producer):
         super().__init__(config, environment, manager=manager)
         self._listener = listener
         self._executor = executor
-        traces = () if self._trace is None else (EndTransactionTraceHook(self._trace),)
-        self._end_hooks = EndTransactionHooks((*config.end_transaction_hooks, *traces))
+        self._end_hooks = EndTransactionHooks((*config.end_transaction_hooks, *self._trace_hooks()))
+
+    def _trace_hooks(self) -> Sequence[EndTransactionHook]:
+        if self._trace is None:
+            return ()
+        from maxq.client.trace.hooks import EndTransactionTraceHook  # few producers trace
+
+        return (EndTransactionTraceHook(self._trace),)
 
     async def start(self) -> None:
         """Start as Producer.start does. From the first send on brokers may ask for the state of transactions."""

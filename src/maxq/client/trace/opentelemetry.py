@@ -45,7 +45,7 @@ from opentelemetry.propagate import extract, get_global_textmap, inject
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
-from maxq.client.blocking import sync
+from maxq.client.blocking import consumers
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.simple_consumer import SimpleConsumer
 from maxq.client.errors import SendFailedError, WrongArgumentError
@@ -76,7 +76,7 @@ _OF_METRICS: Final[tuple[str, ...]] = (
 )  # fmt: skip
 
 Attributes = dict[str, AttributeValue]
-Watched = TypeVar("Watched", SimpleConsumer, LitePullConsumer, sync.SimpleConsumer, sync.LitePullConsumer)
+Watched = TypeVar("Watched", SimpleConsumer, LitePullConsumer, consumers.SimpleConsumer, consumers.LitePullConsumer)
 
 
 class _Operation(NamedTuple):
@@ -190,7 +190,8 @@ class OpenTelemetryHook:
         Raises:
             WrongArgumentError: it is another client.
         """
-        if not isinstance(consumer, SimpleConsumer | LitePullConsumer | sync.SimpleConsumer | sync.LitePullConsumer):
+        blocking = consumers.SimpleConsumer | consumers.LitePullConsumer
+        if not isinstance(consumer, SimpleConsumer | LitePullConsumer | blocking):
             raise WrongArgumentError(
                 f"watch takes a SimpleConsumer or a LitePullConsumer, not a {type(consumer).__name__}; "
                 "other clients take the hook by send_message_hooks, consume_message_hooks or end_transaction_hooks"

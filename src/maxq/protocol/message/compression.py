@@ -1,5 +1,7 @@
 """Message body compression: zlib, LZ4 frames, zstd.
 
+lz4 and zstandard are loaded when they are first used: most programs never do.
+
 Source:
     common/compression/{CompressionType,ZlibCompressor,Lz4Compressor,ZstdCompressor}.java.
 """
@@ -7,9 +9,6 @@ Source:
 import zlib
 from enum import IntEnum
 from typing import Final
-
-import lz4.frame
-import zstandard
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message_sys_flag import COMPRESSION_MASK, MessageSysFlag
@@ -53,8 +52,12 @@ def compress(
 ) -> bytes:
     """Compress `data` so that Java's decompressor of that kind reads it."""
     if kind == CompressionType.LZ4:
+        import lz4.frame
+
         return bytes(lz4.frame.compress(bytes(data), compression_level=0))
     if kind == CompressionType.ZSTD:
+        import zstandard
+
         return zstandard.ZstdCompressor(level=level).compress(data)
     return zlib.compress(data, level)
 
@@ -72,7 +75,7 @@ def decompress(data: bytes | memoryview, kind: CompressionType, limit: int = MAX
             result, whole = _inflate_zstd(data, limit)
         else:
             result, whole = _inflate_zlib(data, limit)
-    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, MemoryError) as error:
+    except (zlib.error, RuntimeError, EOFError, MemoryError) as error:
         raise RemoteProtocolError(f"a body of {len(data)} bytes is not {kind.name}: {error}") from None
     if len(result) > limit:
         raise RemoteProtocolError(f"a {kind.name} body of {len(data)} bytes inflates to more than {limit} bytes")
@@ -88,6 +91,8 @@ def _inflate_zlib(data: bytes | memoryview, limit: int) -> tuple[bytes, bool]:
 
 
 def _inflate_lz4(data: bytes, limit: int) -> tuple[bytes, bool]:
+    import lz4.frame
+
     inflater = lz4.frame.LZ4FrameDecompressor()
     result = bytes(inflater.decompress(data, max_length=limit + 1))
     return result, bool(inflater.eof)
@@ -96,16 +101,21 @@ def _inflate_lz4(data: bytes, limit: int) -> tuple[bytes, bool]:
 def _inflate_zstd(data: bytes | memoryview, limit: int) -> tuple[bytes, bool]:
     # Read in small steps: the reader would allocate all it is asked for. `read1` of a cut frame returns b"" like a
     # whole one, so the frame end is told by an object that knows it.
-    if zstandard.get_frame_parameters(data).window_size > limit:
-        raise RemoteProtocolError(f"a ZSTD body asks for a window of more than {limit} bytes")
+    import zstandard
+
     parts: list[bytes] = []
     size = 0
-    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
     view = memoryview(data)
-    for start in range(0, len(view), 4096):
-        part = inflater.decompress(view[start : start + 4096])
-        parts.append(part)
-        size += len(part)
-        if inflater.eof or size > limit:
-            break
+    try:
+        if zstandard.get_frame_parameters(data).window_size > limit:
+            raise RemoteProtocolError(f"a ZSTD body asks for a window of more than {limit} bytes")
+        inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+        for start in range(0, len(view), 4096):
+            part = inflater.decompress(view[start : start + 4096])
+            parts.append(part)
+            size += len(part)
+            if inflater.eof or size > limit:
+                break
+    except zstandard.ZstdError as error:
+        raise RuntimeError(str(error)) from None
     return b"".join(parts), bool(inflater.eof)

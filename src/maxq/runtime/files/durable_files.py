@@ -27,7 +27,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import shutil
 import time
 from pathlib import Path, PurePath
 from threading import Lock
@@ -159,6 +158,8 @@ class DurableFiles:
         try:
             os.link(source, target)
         except OSError:
+            import shutil  # as seldom as below: it brings all kinds of compressed files
+
             shutil.copyfile(source, target)
             self.sync(target)
         sync_folder(target.parent)
@@ -178,6 +179,8 @@ class DurableFiles:
 
     def delete_tree(self, path: Path) -> None:
         """Delete a folder with its content (see Disk.delete_tree)."""
+        import shutil
+
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
             sync_folder(path.parent)

@@ -8,16 +8,16 @@ Where the kernel has none of it, or refuses (a sandbox, aio-max-nr), there is a 
 import asyncio
 import ctypes
 import os
-import platform
 import struct
+import sys
 from collections.abc import Callable
 from errno import EINTR
 from typing import Final
 
 #: io_setup, io_destroy, io_getevents, io_submit
-_CALLS: Final = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}.get(platform.machine())
+_CALLS: Final = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}.get(os.uname().machine)
 #: Has this system Linux AIO and eventfd? The kernel may refuse it all the same.
-IS_POSSIBLE: Final = _CALLS is not None and platform.system() == "Linux" and hasattr(os, "eventfd")
+IS_POSSIBLE: Final = _CALLS is not None and sys.platform == "linux" and hasattr(os, "eventfd")
 #: struct iocb: data, key, flags, opcode, priority, descriptor, buffer, bytes, offset, reserved, flags, eventfd
 _ORDER: Final = struct.Struct("=QIIHhIQQqQII")
 _FDSYNC: Final = 3

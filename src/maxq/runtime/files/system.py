@@ -1,4 +1,4 @@
-"""The real clock, disk and chance. Only `main` functions import this module."""
+"""The real clock, disk and chance. Only `main` functions import this module; it is for Linux."""
 
 import contextlib
 import ctypes
@@ -6,10 +6,8 @@ import errno
 import fcntl
 import mmap
 import os
-import random
 import resource
 import struct
-import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -19,6 +17,9 @@ from maxq.runtime.files.file_holes import HoledMemory, data_ranges, holes_lack_r
 from maxq.runtime.files.kernel_sync import Done
 from maxq.runtime.files.ring_memory import ring_memory
 from maxq.runtime.interfaces import DiskUsage, FileInfo, MappedRegion
+from maxq.runtime.system_clock import SystemClock, SystemRng
+
+__all__ = ["SystemClock", "SystemDisk", "SystemDiskLock", "SystemMappedRegion", "SystemRng"]
 
 _PAGE = mmap.PAGESIZE
 _COPY_STEP = 1 << 20  # bytes
@@ -33,32 +34,6 @@ _UNREADABLE = (errno.EFAULT, 133)  # what populating says where a touch would be
 _scratch = memoryview(bytearray(1 << 18))  # what is read to learn whether it is in memory; nobody looks at it
 _KEPT_DESCRIPTORS = 256  # that mappings leave to sockets, and to what makes files durable so that they can be unmapped
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
-
-
-class SystemClock:
-    """The clocks of the machine: wall-clock time and monotonic time."""
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
-
-
-class SystemRng:
-    """Chance from the operating system's generator, reseeded per process."""
-
-    def __init__(self) -> None:
-        self._random = random.Random()
-
-    def below(self, bound: int) -> int:
-        return self._random.randrange(bound)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
 
 
 class SystemMappedRegion(MappedRegion):

@@ -1,4 +1,5 @@
-"""Writes maxq/client/blocking/calls.pyi: what type checkers and editors see of the blocking clients' methods.
+"""Writes calls.pyi and consumer_calls.pyi of maxq/client/blocking: what type checkers and editors see of the blocking
+clients' methods.
 
 python -m tests.unit.client.blocking.blocking_stubs
 """
@@ -17,23 +18,30 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from maxq.client.blocking import calls
+from maxq.client.blocking import calls, consumer_calls
 from maxq.client.blocking.face import Face
 
-STUB = Path(calls.__file__).with_suffix(".pyi")
-_HEAD = '"""Written by `python -m tests.unit.client.blocking.blocking_stubs`; see calls.py."""\n'
+MODULES = (calls, consumer_calls)
+_HEAD = '"""Written by `python -m tests.unit.client.blocking.blocking_stubs`; see {}."""\n'
 _ITERATORS = ("AsyncIterator", "AsyncGenerator")
 _LITERALS = (int, str, bytes, float, bool, type(None))
 
 
-def faces() -> Iterator[tuple[type[Face[Any]], type]]:
-    """Each class of calls.py, and the asynchronous class that its methods are made from."""
-    for name, value in list(vars(calls).items()):
+def path_of(module: ModuleType) -> Path:
+    """Where the stub of a module is."""
+    return Path(str(module.__file__)).with_suffix(".pyi")
+
+
+def faces(module: ModuleType) -> Iterator[tuple[type[Face[Any]], type]]:
+    """Each class of the module, and the asynchronous class that its methods are made from."""
+    for name, value in list(vars(module).items()):
         if name.endswith("Calls") and inspect.isclass(value):
             (of,) = (base.__args__[0] for base in value.__orig_bases__)
             if not isinstance(of, type):
                 continue
             yield value, of
+    if module is not calls:
+        return
     for part, kind in calls.ADMIN_PARTS.items():
         of = getattr(importlib.import_module(f"maxq.client.admin.{part}"), kind)
         yield getattr(calls, kind.removesuffix("Admin") + "Calls"), of
@@ -123,13 +131,14 @@ class Method:
         return ast.parse(repr(value), mode="eval").body if plain else ast.Constant(...)
 
 
-def stub() -> str:
-    """The text of the stub."""
+def stub(module: ModuleType) -> str:
+    """The text of a module's stub."""
     imports = Imports()
-    imports.add("typing", "Any")
+    if module is calls:
+        imports.add("typing", "Any")
     imports.add("abc", "ABCMeta")
     classes = []
-    for face, of in faces():
+    for face, of in faces(module):
         base = "Part" if face.__bases__[0].__name__ == "Part" else "Face"
         imports.add("maxq.client.blocking.face", base)
         imports.add(of.__module__, of.__name__)
@@ -142,19 +151,22 @@ def stub() -> str:
         bases = f"{base}[{of.__name__}]" + (", metaclass=ABCMeta" if base == "Face" else "")
         lines = [f"class {face.__name__}({bases}):", doc, *methods]
         classes.append("\n".join(lines))
-    return _formatted(f"{_HEAD}\n{imports.text()}\nADMIN_PARTS: dict[str, str]\n\n" + "\n\n".join(classes) + "\n")
+    names = "ADMIN_PARTS: dict[str, str]\n\n" if module is calls else ""
+    head = _HEAD.format(Path(str(module.__file__)).name)
+    return _formatted(f"{head}\n{imports.text()}\n{names}" + "\n\n".join(classes) + "\n", path_of(module))
 
 
-def _formatted(text: str) -> str:
+def _formatted(text: str, path: Path) -> str:
     for command in (["check", "--select", "I", "--fix-only", "-q"], ["format", "-q"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(STUB), "-"]
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 
 def main() -> None:
-    """Write the stub."""
-    STUB.write_text(stub())
+    """Write the stubs."""
+    for module in MODULES:
+        path_of(module).write_text(stub(module))
 
 
 if __name__ == "__main__":

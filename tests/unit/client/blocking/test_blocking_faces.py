@@ -20,9 +20,10 @@ from tests.unit.client.blocking import blocking_stubs
 NOWHERE = "127.0.0.1:1"
 
 
-def test_the_stub_is_fresh() -> None:
+def test_the_stubs_are_fresh() -> None:
     hint = "run python -m tests.unit.client.blocking.blocking_stubs"
-    assert blocking_stubs.STUB.read_text() == blocking_stubs.stub(), hint
+    for module in blocking_stubs.MODULES:
+        assert blocking_stubs.path_of(module).read_text() == blocking_stubs.stub(module), hint
 
 
 @pytest.mark.parametrize(

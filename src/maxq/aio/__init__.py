@@ -9,31 +9,19 @@
 types.
 """
 
-from typing import Unpack
+import importlib
+from typing import TYPE_CHECKING, Any, Unpack
 
 from maxq.client.admin import admin
 from maxq.client.argument_checks import config_of
-from maxq.client.client_config import (
-    ClientConfig,
-    LitePullConsumerConfig,
-    ProducerConfig,
-    PushConsumerConfig,
-    SimpleConsumerConfig,
-)
-from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
+from maxq.client.client_config import ClientConfig, ProducerConfig
 from maxq.client.instance.request_reply import create_reply_message
 from maxq.client.message_selector import MessageSelector
 from maxq.client.producer import producer, transaction_producer
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
-from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.client.results.send_result import SendResult, SendStatus
-from maxq.client.settings import (
-    ClientSettings,
-    LitePullConsumerSettings,
-    ProducerSettings,
-    PushConsumerSettings,
-    SimpleConsumerSettings,
-)
+from maxq.client.settings import ClientSettings, ProducerSettings
 from maxq.machine import system_environment
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message.message import Message, MessageExt
@@ -62,6 +50,17 @@ __all__ = [
     "create_reply_message",
     "system_environment",
 ]
+
+if TYPE_CHECKING:
+    from maxq.aio.consumers import LitePullConsumer, PushConsumer, SimpleConsumer
+else:
+
+    def __getattr__(name: str) -> Any:
+        # On demand: a program that only sends does not load what consumers are made of.
+        if name not in ("LitePullConsumer", "PushConsumer", "SimpleConsumer"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(importlib.import_module("maxq.aio.consumers"), name)
+        return found
 
 
 def __dir__() -> list[str]:
@@ -104,69 +103,6 @@ class TransactionProducer(transaction_producer.TransactionProducer):
     ) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_environment(namesrv_addr), listener)
-
-
-class PushConsumer(push_consumer.PushConsumer):
-    """Calls a listener with the messages of its topics, as a member of a consumer group. Call `subscribe`, then start
-    it with `async with`, or `await consumer.start()` and `await consumer.shutdown()`.
-
-    Args:
-        consumer_group: name of the group.
-        namesrv_addr: host:port of name servers, separated by ';'.
-        listener: called as `listener(messages, context)`; a coroutine function, or a plain one that runs on the event
-            loop and must not block.
-        orderly: one call at a time per queue, in order.
-        settings: see maxq.client.settings.PushConsumerSettings.
-    """
-
-    def __init__(
-        self,
-        consumer_group: str,
-        namesrv_addr: str,
-        listener: MessageListener,
-        *,
-        orderly: bool = False,
-        **settings: "Unpack[PushConsumerSettings]",
-    ) -> None:
-        config = config_of(
-            PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-        )
-        super().__init__(config, system_environment(namesrv_addr), listener, orderly=orderly)
-
-
-class LitePullConsumer(lite_pull_consumer.LitePullConsumer):
-    """Gives messages to a program that polls for them and decides where it reads. Call `subscribe` (the group shares
-    the queues) or `assign`, then start it with `async with`, or `await consumer.start()` and
-    `await consumer.shutdown()`.
-
-    Args:
-        consumer_group: name of the group.
-        namesrv_addr: host:port of name servers, separated by ';'.
-        settings: see maxq.client.settings.LitePullConsumerSettings.
-    """
-
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[LitePullConsumerSettings]") -> None:
-        config = config_of(
-            LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-        )
-        super().__init__(config, system_environment(namesrv_addr))
-
-
-class SimpleConsumer(simple_consumer.SimpleConsumer):
-    """Receives messages one batch at a time and acknowledges each by itself; any number of members share a queue. Call
-    `subscribe`, then start it with `async with`, or `await consumer.start()` and `await consumer.shutdown()`.
-
-    Args:
-        consumer_group: name of the group.
-        namesrv_addr: host:port of name servers, separated by ';'.
-        settings: see maxq.client.settings.SimpleConsumerSettings.
-    """
-
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[SimpleConsumerSettings]") -> None:
-        config = config_of(
-            SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-        )
-        super().__init__(config, system_environment(namesrv_addr))
 
 
 class Admin(admin.Admin):

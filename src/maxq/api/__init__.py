@@ -9,30 +9,19 @@ The classes here block; `maxq.aio` has those for asyncio, by the same names. Set
 `maxq.client.settings` has their types.
 """
 
-from typing import Unpack
+import importlib
+from typing import TYPE_CHECKING, Any, Unpack
 
 from maxq import aio
 from maxq.client.argument_checks import config_of
 from maxq.client.blocking import sync
-from maxq.client.client_config import (
-    ClientConfig,
-    LitePullConsumerConfig,
-    ProducerConfig,
-    PushConsumerConfig,
-    SimpleConsumerConfig,
-)
+from maxq.client.client_config import ClientConfig, ProducerConfig
 from maxq.client.instance.request_reply import create_reply_message
 from maxq.client.message_selector import MessageSelector
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
-from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.client.results.send_result import SendResult, SendStatus
-from maxq.client.settings import (
-    ClientSettings,
-    LitePullConsumerSettings,
-    ProducerSettings,
-    PushConsumerSettings,
-    SimpleConsumerSettings,
-)
+from maxq.client.settings import ClientSettings, ProducerSettings
 from maxq.machine import new_event_loop, system_environment
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message.message import Message, MessageExt
@@ -111,70 +100,6 @@ class TransactionProducer(sync.TransactionProducer):
         super().__init__(config, system_environment(namesrv_addr), listener, loop_factory=new_event_loop)
 
 
-class PushConsumer(sync.PushConsumer):
-    """Calls a listener with the messages of its topics, as a member of a consumer group. Call `subscribe`, then start
-    it with `with`, or `start()` and `shutdown()`.
-
-    Args:
-        consumer_group: name of the group.
-        namesrv_addr: host:port of name servers, separated by ';'.
-        listener: called as `listener(messages, context)`; a plain function, which runs in one of `consume_thread_nums`
-            threads and may block, or a coroutine function.
-        orderly: one call at a time per queue, in order.
-        settings: see maxq.client.settings.PushConsumerSettings.
-    """
-
-    def __init__(
-        self,
-        consumer_group: str,
-        namesrv_addr: str,
-        listener: MessageListener,
-        *,
-        orderly: bool = False,
-        **settings: "Unpack[PushConsumerSettings]",
-    ) -> None:
-        config = config_of(
-            PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-        )
-        super().__init__(
-            config, system_environment(namesrv_addr), listener, orderly=orderly, loop_factory=new_event_loop
-        )
-
-
-class LitePullConsumer(sync.LitePullConsumer):
-    """Gives messages to a program that polls for them and decides where it reads. Call `subscribe` (the group shares
-    the queues) or `assign`, then start it with `with`, or `start()` and `shutdown()`. Several threads may poll.
-
-    Args:
-        consumer_group: name of the group.
-        namesrv_addr: host:port of name servers, separated by ';'.
-        settings: see maxq.client.settings.LitePullConsumerSettings.
-    """
-
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[LitePullConsumerSettings]") -> None:
-        config = config_of(
-            LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-        )
-        super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
-
-
-class SimpleConsumer(sync.SimpleConsumer):
-    """Receives messages one batch at a time and acknowledges each by itself; any number of members share a queue. Call
-    `subscribe`, then start it with `with`, or `start()` and `shutdown()`. Several threads may receive.
-
-    Args:
-        consumer_group: name of the group.
-        namesrv_addr: host:port of name servers, separated by ';'.
-        settings: see maxq.client.settings.SimpleConsumerSettings.
-    """
-
-    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: "Unpack[SimpleConsumerSettings]") -> None:
-        config = config_of(
-            SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
-        )
-        super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
-
-
 class Admin(sync.Admin):
     """Looks after topics, groups, brokers and name servers. Use it with `with`; `dir` lists its parts.
 
@@ -190,8 +115,29 @@ class Admin(sync.Admin):
 
 #: The names that the classes of maxq.aio had here at first.
 async_admin = aio.Admin
-async_lite_pull_consumer = aio.LitePullConsumer
 async_producer = aio.Producer
-async_push_consumer = aio.PushConsumer
-async_simple_consumer = aio.SimpleConsumer
 async_transaction_producer = aio.TransactionProducer
+
+if TYPE_CHECKING:
+    from maxq.api.consumers import LitePullConsumer, PushConsumer, SimpleConsumer
+
+    async_lite_pull_consumer = aio.LitePullConsumer
+    async_push_consumer = aio.PushConsumer
+    async_simple_consumer = aio.SimpleConsumer
+else:
+    _CONSUMERS = {
+        "LitePullConsumer": ("maxq.api.consumers", "LitePullConsumer"),
+        "PushConsumer": ("maxq.api.consumers", "PushConsumer"),
+        "SimpleConsumer": ("maxq.api.consumers", "SimpleConsumer"),
+        "async_lite_pull_consumer": ("maxq.aio.consumers", "LitePullConsumer"),
+        "async_push_consumer": ("maxq.aio.consumers", "PushConsumer"),
+        "async_simple_consumer": ("maxq.aio.consumers", "SimpleConsumer"),
+    }
+
+    def __getattr__(name: str) -> Any:
+        # On demand: a program that only sends does not load what consumers are made of.
+        if name not in _CONSUMERS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, of_module = _CONSUMERS[name]
+        found = globals()[name] = getattr(importlib.import_module(module), of_module)
+        return found
