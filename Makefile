@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 COLD := pip|setuptools|Cython|mypy|mypyc|fontTools|pyspark/(ml|mllib|pandas)
+SIDE_BY_SIDE := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.side_by_side
 HOT := $(shell find src -name '*_cy.py' -o -name '*.pxd')
 ROUNDS ?= 50
 HA_ROUNDS ?= 30
@@ -24,7 +25,7 @@ SHARE ?= 1
 LEAST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected collected fmt sim torture hostile fuzz mutants interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,10 +64,9 @@ test: setup java ## set up and run every check in its short form
 	@# mypy keeps one core busy for a minute, and the tests need not wait for it.
 	@$(MAKE) --no-print-directory -j3 lint types pytest
 
-pytest: collected
-	@# Five processes on two cores: many tests wait, for clocks, disks and each other. With three, a third of the
-	@# processors' time is idle.
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
+pytest: setup
+	@# Six processes on two cores: many tests wait, for clocks, disks and each other.
+	$(SIDE_BY_SIDE) --processes 6 -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
 	$(BIN)/ruff check .
@@ -76,11 +76,7 @@ types: setup ## mypy --strict
 	$(BIN)/mypy
 
 affected: setup
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
-	  -m 'not interop and not slow' $$($(BIN)/python -m tests.affected --base $(BASE))
-
-collected: setup # bytecode of the tests' modules, which else each of pytest's processes makes for itself
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -qq -m 'not interop and not slow' tests >/dev/null || true
+	@$(SIDE_BY_SIDE) --processes 2 -m 'not interop and not slow' $$($(BIN)/python -m tests.affected --base $(BASE))
 
 fmt: setup ## format in place
 	$(BIN)/ruff check --fix-only -q .
