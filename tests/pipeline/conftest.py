@@ -1,4 +1,4 @@
-"""One Spark session for the whole folder but `processes` (tests/side_by_side.py gives it to one process), and a server."""
+"""One Spark session for the folder without `processes`, in one process (tests/side_by_side.py), and a server."""
 
 from collections.abc import Iterator
 
