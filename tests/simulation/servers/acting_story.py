@@ -145,8 +145,11 @@ class Member(PairServer):
         self.life += 1
         self.prepares_since = self._story.now()
         await super().start(in_order=in_order)
-        if self.broker is not None:
-            self.broker.failover.services.register("reigns", _Reigns(self, self._story))
+
+    def _made(self, broker: BrokerController) -> None:
+        super()._made(broker)
+        self.running = broker
+        broker.failover.services.register("reigns", _Reigns(self, self._story))
 
 
 class _Reigns:

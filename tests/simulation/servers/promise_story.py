@@ -212,6 +212,7 @@ class PairServer(SimServer):
         super().__init__(world, address, rng, number)
         self._promises = promises
         self._more = more
+        self._in_order = False  # it ended so before its last start
 
     @property
     def name(self) -> str:
@@ -236,9 +237,11 @@ class PairServer(SimServer):
     async def start(self, *, in_order: bool = False) -> None:
         """See SimServer. `in_order`: it ended so."""
         self._promises.changed(self.name, keeps_offsets=in_order)
+        self._in_order = in_order
         await super().start()
-        if isinstance(self.running, BrokerController):
-            self.running.failover.services.register("promises", _Speaks(self._promises, self.name, in_order))
+
+    def _made(self, broker: BrokerController) -> None:
+        broker.failover.services.register("promises", _Speaks(self._promises, self.name, self._in_order))
 
     async def restart(self, seconds: float) -> None:
         """SIGTERM, and another start."""

@@ -80,8 +80,12 @@ class SimServer(ABC):
             await namesrv.start()
             return namesrv
         broker = BrokerController(self._broker_settings(), disk=machine.disk, clock=machine.clock, rng=self._rng)
+        self._made(broker)
         await broker.start()
         return broker
+
+    def _made(self, broker: BrokerController) -> None:  # noqa: B027 of those who want to watch it
+        """A broker was made, and is about to start."""
 
     def _broker_settings(self) -> BrokerSettings:
         address = self.machine.address

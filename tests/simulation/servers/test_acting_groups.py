@@ -3,16 +3,19 @@ and no consumer passes over a message that was acknowledged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from maxq.broker.controller import BrokerController
+from maxq.client.results.pop_result import decode_pop_answer, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.pull import AckMessageRequestHeader, PopMessageRequestHeader
+from maxq.protocol.message.message import MessageExt
 from maxq.remoting.client import RemotingClient
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
@@ -25,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 NAME_SERVERS: Final = ("10.0.0.9", "10.0.0.8")
+INVISIBLE_MS: Final = 20_000
 
 
 class Server(SimServer):
@@ -147,6 +151,30 @@ def test_a_master_that_one_name_server_of_two_does_not_hear_is_not_replaced(seed
     tell(seed, story)
 
 
+def test_a_slave_that_was_started_without_its_master_hears_of_the_return_from_the_master_itself() -> None:
+    """No name server tells it; nor has it known where its master is, which reaches it late."""
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world, brokers=2)
+        await group.start()
+        for broker in group.brokers:
+            broker.machine.kill()
+        await group.brokers[1].start()
+        await group.until_serves(1)
+        for other in (NAME_SERVERS[0], BROKERS[0]):
+            world.network.partition(BROKERS[1], other)
+        starting = asyncio.ensure_future(group.brokers[0].start())
+        await asyncio.sleep(12)  # it tells its slaves where to copy from, and waits for none longer than 10 s
+        world.network.heal(BROKERS[1], BROKERS[0])
+        await starting
+        await group.until_serves(0)
+        await asyncio.sleep(40)
+        assert (group.serving, group.together) == ([0], [])
+        await group.stop()
+
+    tell(1, story)
+
+
 class Client:
     """Asks the brokers of a group, by id, about queue 0 of a topic."""
 
@@ -184,8 +212,65 @@ class Client:
         answer = await self.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, self.QUEUE)
         return int(answer.ext["offset"])
 
+    async def pop(self, broker: int) -> list[MessageExt]:
+        header = PopMessageRequestHeader("Popping", "T", 0, 8, INVISIBLE_MS, 0, 0, 0)
+        result = decode_pop_answer(
+            await self.ask(broker, RequestCode.POP_MESSAGE, header.encode()), "T", "broker-a", order=False
+        )
+        return [] if result is None else result.messages
+
+    async def ack(self, broker: int, message: MessageExt) -> None:
+        handle = handle_of(message)
+        header = AckMessageRequestHeader("Popping", "T", 0, str(handle), message.queue_offset)
+        answer = await self.ask(broker, RequestCode.ACK_MESSAGE, header.encode())
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
     async def close(self) -> None:
         await self._client.close()
+
+
+def _play(act: Callable[[SimWorld, Group, Client], Awaitable[None]], *, seed: int = 1, **settings: Any) -> None:
+    """With a client, on a machine of its own."""
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world, **settings)
+        await group.start()
+        machine = SimMachine(world.loop, CLIENT, SimRng(seed).fork("client"))
+        machine.boot()
+        client = await machine.call(lambda: _made(machine))
+        await machine.call(lambda: act(world, group, client))
+        await machine.call(client.close)
+        await group.stop()
+
+    async def _made(machine: SimMachine) -> Client:
+        return Client(machine)
+
+    tell(seed, story)
+
+
+def test_what_was_acknowledged_at_a_slave_does_not_come_again_when_its_time_is_over_before_the_master_is_back() -> None:
+    """The master has handed check points over as it ended; they are due by the time that it is told of the acks."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        messages = []
+        for _ in range(12):
+            assert await client.send(0) is not None
+            messages += await client.pop(0)
+            await asyncio.sleep(0.5)  # its slave hears of the topic; they are not due at the same moment
+        await group.brokers[0].stop()
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        for message in messages:
+            await client.ack(1, message)
+        await asyncio.sleep(INVISIBLE_MS / 1000 + 5)
+        group.brokers[0].slowness = 30  # its timer takes a while until it delivers
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        for _ in range(20):
+            assert await client.pop(0) == []
+            await asyncio.sleep(1)
+
+    _play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500", timerPrecisionMs="500")
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -214,17 +299,4 @@ def test_what_a_master_takes_that_has_lost_its_end_is_passed_over_by_no_consumer
         await group.until_serves(0)
         assert await client.committed(0) <= min(taken)
 
-    async def story(world: SimWorld) -> None:
-        group = Group(world, brokers=2, flushIntervalCommitLog="5000", autoCreateSubscriptionGroup="true")
-        await group.start()
-        machine = SimMachine(world.loop, CLIENT, SimRng(seed).fork("client"))
-        machine.boot()
-        client = await machine.call(lambda: _made(machine))
-        await machine.call(lambda: act(world, group, client))
-        await machine.call(client.close)
-        await group.stop()
-
-    async def _made(machine: SimMachine) -> Client:
-        return Client(machine)
-
-    tell(seed, story)
+    _play(act, seed=seed, brokers=2, flushIntervalCommitLog="5000", autoCreateSubscriptionGroup="true")

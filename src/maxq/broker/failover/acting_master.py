@@ -337,6 +337,17 @@ class ActingMasterService:
             self._heard_ms = max(self._heard_ms, began_ms)
         return sign
 
+    def hear_return(self, master: str) -> None:
+        """Note, on a slave that acts, that the master at this `host:port` comes back and asks what was kept for it. A
+        slave that was started while its master was away has not known it."""
+        if master and self.is_acting_master:
+            self._lost_master = master
+
+    async def hear_returning_master(self) -> Sign:
+        """Ask the master that this slave copies from, or stands in for, whether it lives; GONE if none is known."""
+        master = self._sync.master_address or self._lost_master
+        return await self._api.sign_of(master) if master else Sign.GONE
+
     async def _hear_lost_master(self, *, is_told: bool) -> None:
         """Ask the master for which this slave acts. Unless name servers have told this slave that it is to act, leave
         the group to a master that is active."""

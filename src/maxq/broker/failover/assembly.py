@@ -44,6 +44,7 @@ class Failover:
         self.offset_ownership = ConsumerOffsetOwnership(tables.offsets, env.own, env.clock)
         self.metadata = SlaveToMasterSync(
             MasterApi(peers.client),
+            env.own,
             tables.offsets,
             tables.files,
             timer_wheel=lambda: settings.store.timer_wheel_enable,

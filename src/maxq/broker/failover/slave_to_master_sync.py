@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
@@ -46,6 +47,7 @@ class SlaveToMasterSync:
     def __init__(
         self,
         api: MasterApi,
+        own: BrokerAddress,
         offsets: ConsumerOffsetManager,
         files: ReplicatedConfigFiles,
         *,
@@ -60,6 +62,7 @@ class SlaveToMasterSync:
             queue_end: offset of the next message of a queue, `(topic, queue id)`, of this broker.
         """
         self._api = api
+        self._own = own
         self._offsets = offsets
         self._files = files
         self._timer_wheel = timer_wheel
@@ -115,7 +118,7 @@ class SlaveToMasterSync:
 
     async def _take_pops(self, address: str, return_id: str) -> None:
         try:
-            told = await self._api.hand_back_pops(address, return_id)
+            told = await self._api.hand_back_pops(address, return_id, self._own.address)
             self._pops.append(hand_back.within(told, self._queue_end))  # now: this broker takes no messages yet
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's

@@ -195,14 +195,20 @@ class HandBackProcessor(RequestProcessor):
     """Answers the master's questions on a slave."""
 
     def __init__(
-        self, give_way: Callable[[], None], hand_back: Callable[[str], bytes], rest: Callable[[], Awaitable[None]]
+        self,
+        hear_return: Callable[[str], None],
+        give_way: Callable[[], None],
+        hand_back: Callable[[str], bytes],
+        rest: Callable[[], Awaitable[None]],
     ) -> None:
         """
         Args:
+            hear_return: tells the slave that the master at this `host:port` comes back (empty: it does not say where).
             give_way: has the slave wait for its master.
             hand_back: gives the answer's body to a `returnId`.
             rest: returns when this slave delivers nothing to other broker groups any more while it waits.
         """
+        self._hear_return = hear_return
         self._give_way = give_way
         self._hand_back = hand_back
         self._rest = rest
@@ -213,6 +219,7 @@ class HandBackProcessor(RequestProcessor):
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
         """Answer when everything that this slave knows is safe, and so is the progress of delayed and timer messages,
         for which the master asks next: messages whose time is over may be on their way to another group."""
+        self._hear_return(request.ext.get("masterAddress", ""))
         self._give_way()
         await self._rest()
         connection.send(request.reply(body=self._hand_back(request.ext.get("returnId", ""))))

@@ -2,7 +2,8 @@
 
 What comes there was handed over by this broker (CheckPointBuffer), or written by a Java broker that had this store. A
 check point is kept until everything that was acknowledged in its time must have come too; what is open then is
-revived. The offset of REVIVE_GROUP is the last record that is not needed any more, as Java's is.
+revived. So is an ack until its check point must have come. The offset of REVIVE_GROUP is the last record that is not
+needed any more, as Java's is.
 
 Source:
     broker/processor/PopReviveService.java.
@@ -12,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import field
+from itertools import islice
 from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
@@ -41,6 +43,23 @@ Key = tuple[str, str, int, int, int, str]
 
 
 @dataclass(slots=True)
+class _EarlyAck:
+    """An ack that has come before its check point, if that comes at all.
+
+    A master that comes back writes what was acknowledged at its slave. What is due by then comes at once, and the check
+    point when the timer has caught up.
+
+    Attributes:
+        revive_offset: queue offset of its record.
+        stored_ms: when it was stored (wall): its check point was due by then.
+    """
+
+    revive_offset: int
+    stored_ms: int
+    offsets: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class _Queue:
     """One queue of the revive topic.
 
@@ -50,19 +69,27 @@ class _Queue:
     Attributes:
         position: queue offset of the record to be read next.
         points: check points that came and are not handled, in the order of their records.
+        early: acks that came and whose check points may still come, in the order of their records.
         done: records of check points that were revived, above the committed offset → where the journal tells of it.
     """
 
     queue_id: int
     position: int
     points: dict[Key, PopCheckPoint] = field(default_factory=dict)
+    early: dict[Key, _EarlyAck] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
 
     @property
     def reached(self) -> int:
         """Return the offset of the last record that is no longer needed."""
-        oldest = next(iter(self.points.values()), None)
-        return (self.position if oldest is None else oldest.revive_offset) - 1
+        oldest = [one.revive_offset for one in islice(self.points.values(), 1)]
+        oldest += [one.revive_offset for one in islice(self.early.values(), 1)]
+        return min(oldest, default=self.position) - 1
+
+    def forget_early(self, until_ms: int) -> None:
+        """Forget acks whose check points will not come: what was due before `until_ms` is read."""
+        for key in [key for key, ack in self.early.items() if ack.stored_ms + _LATE_ACKS_MS < until_ms]:
+            del self.early[key]
 
 
 class PopReviveService:
@@ -171,6 +198,7 @@ class PopReviveService:
         for queue, end in zip(busy, ends, strict=True):
             done += await self._read(queue)
             if queue.position >= end:  # else there may be acks that were not read
+                queue.forget_early(until_ms)
                 done += await self._handle_due(queue, until_ms)
         await self._commit(busy)
         return done
@@ -187,7 +215,7 @@ class PopReviveService:
         return 0
 
     def _is_idle(self, queue: _Queue) -> bool:
-        if queue.points or queue.reached > self._committed(queue):
+        if queue.points or queue.early or queue.reached > self._committed(queue):
             return False
         return queue.position >= self._store.max_offset(self.records.topic, queue.queue_id)
 
@@ -234,22 +262,30 @@ class PopReviveService:
             point.logged_at = int(logged_at) if logged_at.isascii() and logged_at.isdigit() else -1
             queue.points.pop(point.key, None)
             _mark(point, self._kept.get(point.key, ()))
+            early = queue.early.pop(point.key, None)
+            if early is not None:
+                _mark(point, early.offsets)
             if point.open_offsets():
                 queue.points[point.key] = point
         elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
             ack = AckMsg.decode(message.body, is_batch=message.tags == BATCH_ACK_TAG)
             self._counts.got[ack.group, ack.topic, str(queue.queue_id), "ACK"] += 1
             ack.broker_name = ack.broker_name or self._own.broker_name
-            self._acked(queue, ack)
+            if not self._acked(queue, ack):
+                early = queue.early.setdefault(ack.key, _EarlyAck(at, message.store_timestamp))
+                early.stored_ms = max(early.stored_ms, message.store_timestamp)
+                early.offsets.update(ack.offsets)
 
     @staticmethod
-    def _acked(queue: _Queue, ack: AckMsg) -> None:
+    def _acked(queue: _Queue, ack: AckMsg) -> bool:
+        """Mark messages of a check point as acknowledged. Returns whether it is there."""
         found = queue.points.get(ack.key)
         if found is None:
-            return
+            return False
         _mark(found, ack.offsets)
         if not found.open_offsets():
             del queue.points[ack.key]
+        return True
 
     def keep_ack(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
         """Keep an ack that the timer of an acting slave delivers, if the master had delivered the check point here: in

@@ -308,7 +308,7 @@ class PopService:
     async def _held_for_long(self) -> None:
         """Act again, because the master that took the state over did not register; but not while it answers: it may
         serve although no name server knows it."""
-        if (await self._acting.hear_master()).is_answer:
+        if (await self._acting.hear_returning_master()).is_answer:
             log.warning(
                 "the master that asked for what was popped here lives, and no name server says so: it is waited for"
             )

@@ -189,10 +189,12 @@ class MasterApi:
         """Fetch the checkpoint of the master's timer (60)."""
         return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
 
-    async def hand_back_pops(self, address: str, return_id: str) -> bytes:
-        """Fetch an acting slave's state of messages given to consumers (30091; see broker/pop/hand_back.py). The slave
-        then gives out none for some seconds. RocketMQ's slaves do not know the request: BrokerError."""
-        return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, {"returnId": return_id})
+    async def hand_back_pops(self, address: str, return_id: str, master: str) -> bytes:
+        """Fetch an acting slave's state of messages given to consumers (30091; see broker/pop/hand_back.py), for the
+        `master` at this `host:port`. The slave then gives out none for some seconds. RocketMQ's slaves do not know the
+        request: BrokerError."""
+        ext = {"returnId": return_id, "masterAddress": master}
+        return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)
 
     async def min_physical_offset(self, address: str) -> int | None:
         """Fetch the physical offset at which the master's log begins (28); None if it does not say."""

@@ -41,7 +41,7 @@ class FakeSlave:
         self.timer_asked = 0
         self.pops: bytes | None = None  # a Java broker does not know the question
 
-    async def hand_back_pops(self, address: str, return_id: str) -> bytes:
+    async def hand_back_pops(self, address: str, return_id: str, master: str) -> bytes:
         if self.pops is None:
             raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         return self.pops
@@ -64,12 +64,15 @@ class FakeSlave:
         return self.timer
 
 
+OWN = BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911)
+
+
 def reverse(
     world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True, queue_end: int = 1_000
 ) -> SlaveToMasterSync:
     files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     return SlaveToMasterSync(
-        cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END,
+        cast(MasterApi, slave), OWN, world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END,
         queue_end=lambda topic, queue_id: queue_end,
     )  # fmt: skip
 

@@ -36,8 +36,11 @@ class Store:
         self.marks = self
         self.marked: list[object] = []
 
-    def put(self, body: bytes, tag: str, queue_id: int = 0) -> int:
-        record = MessageExt(topic=TOPIC, queue_id=queue_id, body=body, properties={"TAGS": tag} if tag else {})
+    def put(self, body: bytes, tag: str, queue_id: int = 0, stored_ms: int = 0) -> int:
+        record = MessageExt(
+            topic=TOPIC, queue_id=queue_id, body=body, properties={"TAGS": tag} if tag else {},
+            store_timestamp=stored_ms,
+        )  # fmt: skip
         self.queues.setdefault(queue_id, []).append(bytes(encode_record(record)))
         return len(self.queues[queue_id]) - 1
 
@@ -156,10 +159,16 @@ class World:
         return self.store.put(point.encode(), "ck", queue_id)
 
     def ack(
-        self, *offsets: int, start: int = 40, batch: bool = False, name: str = "broker-a", queue_id: int = 0
+        self,
+        *offsets: int,
+        start: int = 40,
+        batch: bool = False,
+        name: str = "broker-a",
+        queue_id: int = 0,
+        stored_ms: int = 0,
     ) -> int:
         ack = AckMsg("T", "G", 3, start, POP_TIME, name, list(offsets), is_batch=batch)
-        return self.store.put(ack.encode(), ack.tag, queue_id)
+        return self.store.put(ack.encode(), ack.tag, queue_id, stored_ms)
 
     async def run_at(self, until_ms: int) -> int:
         self.delivered_until = until_ms
@@ -199,6 +208,33 @@ async def test_what_was_acknowledged_is_not_revived(world: World) -> None:
     await world.run_at(DUE + 1)
     assert (world.reviver.revived, world.service.waiting) == ([], 0)
     assert world.offsets.committed == {0: 4}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_ack_that_comes_before_its_check_point_counts(world: World, restarts: bool) -> None:
+    """A master writes what its slave was told; its timer has yet to deliver the check point, which was due before."""
+    world.ack(40, stored_ms=DUE + 5_000)
+    world.ack(41, stored_ms=DUE + 5_000)
+    world.service.start()
+    await world.run_at(DUE - 5_000)
+    assert world.offsets.committed == {}
+    if restarts:
+        world.service.stop()
+        world.service.start()
+    world.point(count=3)
+    await world.run_at(DUE + 1)
+    assert world.reviver.revived == [42]
+    assert world.offsets.committed == {0: 2}
+
+
+async def test_an_ack_whose_check_point_does_not_come_is_forgotten(world: World) -> None:
+    world.ack(40, stored_ms=DUE)
+    world.service.start()
+    await world.run_at(DUE + 2_000)
+    assert world.offsets.committed == {}
+    await world.run_at(DUE + 2_001)
+    assert world.offsets.committed == {0: 0}
+    assert await world.run_at(DUE + 2_001) == 0
 
 
 async def test_acks_of_others_change_nothing(world: World) -> None:

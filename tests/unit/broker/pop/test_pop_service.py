@@ -47,7 +47,7 @@ class Group:
     def doubt(self) -> str | None:
         return self.why
 
-    async def hear_master(self) -> Sign:
+    async def hear_returning_master(self) -> Sign:
         return self.master
 
     def begin_again(self) -> None:
