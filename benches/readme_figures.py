@@ -1,0 +1,145 @@
+"""The picture and the table of numbers in README.md and README.zh.md, made from the files in benches/results.
+
+    python -m benches.readme_figures           # writes docs/images/cpu-{light,dark}.svg and both tables
+
+`benches/compare_java.py` makes the results; the command of each file stands in it. The pages keep the table between
+two comments, and a test holds them against the results.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+ROOT: Final = Path(__file__).parents[1]
+RESULTS: Final = ROOT / "benches/results"
+IMAGES: Final = ROOT / "docs/images"
+PAGES: Final = {"en": ROOT / "README.md", "zh": ROOT / "README.zh.md"}
+TABLE: Final = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
+
+#: Of the picture: the workload's name there, its results file, and the workload.
+BARS: Final = (
+    ("send 1 KiB", "async_flush", "send_1k"),
+    ("send 100 B", "async_flush", "send_100"),
+    ("batches of 32 × 1 KiB", "async_flush", "send_batch32"),
+    ("consume, 32 × 1 KiB a pull", "async_flush", "consume"),
+    ("SYNC_FLUSH, 64 senders", "sync_flush", "sync_64"),
+)
+
+
+class Row(NamedTuple):
+    """A line of the table: its name in both languages, where the figure is, and its form."""
+
+    english: str
+    chinese: str
+    file: str
+    workload: str
+    figure: str
+    form: str  # rate, us, mib or s
+
+
+ROWS: Final = (
+    Row("Send 1 KiB, 256 in flight: rate", "发送 1 KiB，并发 256：吞吐", "async_flush", "send_1k",
+        "sent_per_s", "rate"),
+    Row("Batches of 32 × 1 KiB: processor time a message", "32 × 1 KiB 批量：每条消息 CPU", "async_flush",
+        "send_batch32", "server_cpu_us_per_msg", "us"),
+    Row("Consume, pulls of 32 × 1 KiB: rate", "消费，每次拉取 32 × 1 KiB：吞吐", "async_flush", "consume",
+        "received_per_s", "rate"),
+    Row("SYNC_FLUSH, 64 senders: rate", "SYNC_FLUSH，64 个发送者：吞吐", "sync_flush", "sync_64", "sent_per_s", "rate"),
+    Row("One message in flight: median latency", "单条在途：延迟中位数", "async_flush", "sync_1", "send_us.p50", "us"),
+    Row("15,000 messages/s: 99th percentile of a send", "每秒 15,000 条：发送延迟 p99", "async_flush", "rate_15k",
+        "send_us.p99", "us"),
+    Row("5,000 messages/s, send to receipt: median", "每秒 5,000 条，发送到收到：中位数", "async_flush", "rate_5k_e2e",
+        "e2e_us.p50", "us"),
+    Row("Private memory under load", "负载下的私有内存", "async_flush", "send_1k", "server_rss_anon_mb", "mib"),
+    Row("Start, command to ready", "启动到就绪", "async_flush", "start", "ready_s", "s"),
+)  # fmt: skip
+HEADS: Final = {
+    "en": "| Workload | Java RocketMQ {} | MaxQ | MaxQ is |\n|---|---:|---:|---:|\n",
+    "zh": "| 负载 | Java RocketMQ {} | MaxQ | MaxQ 领先 |\n|---|---:|---:|---:|\n",
+}
+_BETTER: Final = {"en": "{:.1f} × better", "zh": "{:.1f} 倍"}
+
+
+def results(name: str) -> dict[str, Any]:
+    """One results file."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def figure(row: Mapping[str, Any], name: str) -> float:
+    """A figure of one system in one workload; `send_us.p50` is the one below the other."""
+    outer, _, inner = name.partition(".")
+    return float(row[outer][inner] if inner else row[outer])
+
+
+def shown(value: float, form: str) -> str:
+    """A figure with its unit, as a reader takes it in."""
+    if form == "rate":
+        return f"{value / 1000:.0f} k/s" if value >= 10_000 else f"{value / 1000:.1f} k/s"
+    if form == "us":
+        return f"{value:.0f} µs" if value >= 100 else f"{value:.1f} µs"
+    return f"{value:.0f} MiB" if form == "mib" else f"{value:.1f} s"
+
+
+def in_table(value: float, form: str) -> str:
+    """As `shown`, but times in ms from 1,000 µs on."""
+    return f"{value / 1000:.1f} ms" if form == "us" and value >= 1000 else shown(value, form)
+
+
+def table(language: str) -> str:
+    """The table of numbers, in Markdown."""
+    lines = HEADS[language].format(results("async_flush")["rocketmq"])
+    for row in ROWS:
+        medians = results(row.file)["medians"][row.workload]
+        java, ours = figure(medians["java"], row.figure), figure(medians["maxq"], row.figure)
+        times = _BETTER[language].format(ours / java if row.form == "rate" else java / ours)
+        name = row.chinese if language == "zh" else row.english
+        lines += f"| {name} | {in_table(java, row.form)} | {in_table(ours, row.form)} | {times} |\n"
+    return lines
+
+
+def draw(dark: bool) -> None:
+    """The picture: processor time a message, Java's as the full bar of each row."""
+    ink, back, java_ink, our_ink = (
+        ("#e6edf3", "#0d1117", "#6e7681", "#ff9d3c") if dark else ("#1f2328", "#ffffff", "#afb8c1", "#e36209")
+    )
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "maxq", "font.family": "sans-serif", "font.size": 11})
+    picture, axes = plt.subplots(figsize=(8, 3.7), facecolor=back)
+    axes.set_facecolor(back)
+    for number, (label, file, workload) in enumerate(reversed(BARS)):
+        medians = results(file)["medians"][workload]
+        java, ours = (figure(medians[kind], "server_cpu_us_per_msg") for kind in ("java", "maxq"))
+        axes.barh(number + 0.19, 100, 0.34, color=java_ink)
+        axes.barh(number - 0.19, 100 * ours / java, 0.34, color=our_ink)
+        axes.text(101.5, number + 0.19, f"Java {shown(java, 'us')}", color=ink, va="center", fontsize=10)
+        axes.text(100 * ours / java + 1.5, number - 0.19, f"MaxQ {shown(ours, 'us')}, 1/{java / ours:.1f}",
+                  color=ink, va="center", fontsize=10, fontweight="bold")  # fmt: skip
+        axes.text(-2, number, label, color=ink, va="center", ha="right")
+    axes.set_xlim(-50, 122)
+    axes.axis("off")
+    version = results("async_flush")["rocketmq"]
+    axes.set_title(f"Processor time of the broker for one message: RocketMQ {version} and MaxQ", color=ink, fontsize=12)
+    name = IMAGES / f"cpu-{'dark' if dark else 'light'}.svg"
+    picture.savefig(name, bbox_inches="tight", facecolor=back, metadata={"Date": None})
+    plt.close(picture)
+    name.write_text("\n".join(line.rstrip() for line in name.read_text().splitlines()) + "\n")
+
+
+def main() -> None:
+    """Write both pictures and both tables."""
+    IMAGES.mkdir(exist_ok=True)
+    draw(dark=False)
+    draw(dark=True)
+    for language, page in PAGES.items():
+        page.write_text(TABLE.sub(table(language), page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

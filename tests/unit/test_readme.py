@@ -1,0 +1,80 @@
+"""README.md and README.zh.md say the same, keep to their length, and show the figures of the last results."""
+
+import re
+from pathlib import Path
+
+import pytest
+from benches import readme_figures
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "README.zh.md")
+_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)|srcset=\"([^\"]+)\"|src=\"([^\"]+)\"")
+
+
+def _text(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def _outline(text: str) -> list[str]:
+    """What kind of line each line is, so that two languages can be compared."""
+    kinds = []
+    code = False
+    for line in text.splitlines():
+        code ^= line.startswith("```")
+        if code or line.startswith(("    ", "```", "<")):
+            kinds.append("code")
+        elif line.startswith("#"):
+            kinds.append(line.split()[0])
+        else:
+            kinds.append(line[:1] if line.startswith(("|", "* ")) else "text" if line else "")
+    return kinds
+
+
+def _links(page: str) -> list[str]:
+    return [next(part for part in found if part) for found in _LINK.findall(_text(page)) if any(found)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_first_page_is_short(page: str) -> None:
+    assert len(_text(page).splitlines()) <= 170
+
+
+def test_both_languages_have_the_same_lines_in_the_same_order() -> None:
+    english, chinese = (_outline(_text(page)) for page in PAGES)
+    assert english == chinese
+
+
+def test_both_languages_link_to_the_same_places_and_show_the_same_commands() -> None:
+    english, chinese = ({link for link in _links(page) if not link.startswith(("#", "README"))} for page in PAGES)
+    assert english == chinese
+
+
+def test_both_languages_show_the_same_commands() -> None:
+    english, chinese = (
+        re.findall(r"^ {4}\$ .*|(?<=`)(?:maxq|make|pip) [^`]*", _text(page), re.MULTILINE) for page in PAGES
+    )
+    assert len(english) > 10 and english == chinese
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    headings = {re.sub(r"[^\w-]", "", line.lstrip("# ").lower().replace(" ", "-")) for line in _text(page).splitlines()
+                if line.startswith("#")}  # fmt: skip
+    for link in _links(page):
+        assert link[1:] in headings if link.startswith("#") else (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("language", readme_figures.PAGES)
+def test_the_table_is_that_of_the_results(language: str) -> None:
+    found = readme_figures.TABLE.search(readme_figures.PAGES[language].read_text())
+    assert found is not None
+    assert found[0] == readme_figures.table(language)
+
+
+def test_the_pictures_show_the_figures_of_the_results() -> None:
+    for name in ("light", "dark"):
+        picture = (readme_figures.IMAGES / f"cpu-{name}.svg").read_text()
+        for _, file, workload in readme_figures.BARS:
+            for system in readme_figures.results(file)["medians"][workload].values():
+                if "server_cpu_us_per_msg" in system and "sent_per_s" in system and "server_cores" in system:
+                    assert readme_figures.shown(system["server_cpu_us_per_msg"], "us") in picture
