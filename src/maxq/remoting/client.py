@@ -33,6 +33,7 @@ from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
 from maxq.remoting.first_answers import SILENT_SECONDS
 from maxq.remoting.tls import ClientTls
 from maxq.remoting.tls_channel import TlsChannel
+from maxq.runtime.background import CANCELLED_WAIT_S
 from maxq.runtime.interfaces import Clock, Rng
 
 __all__ = ["Connection", "ConnectionListener", "Processor", "RemotingClient"]
@@ -67,6 +68,7 @@ class RemotingClient(RemotingEndpoint):
             write_marks=_WRITE_MARKS,
             request_limit=config.client_async_semaphore_value,
         )
+        self._cancelled_wait_s = CANCELLED_WAIT_S  # answers to brokers call listeners
         self._config = config
         self._rng = rng
         self._tls = tls

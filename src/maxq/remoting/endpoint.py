@@ -19,6 +19,7 @@ from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG
 from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
+from maxq.runtime.background import end_tasks
 from maxq.runtime.holds import CLOSE, Holds
 from maxq.runtime.interfaces import Clock
 
@@ -114,6 +115,7 @@ class RemotingEndpoint:
         self._default: Processor | None = None
         self._listeners: list[ConnectionListener] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled_wait_s: float | None = None  # how long they may go on when they were cancelled; None: for ever
         self._opaque = 0
         self._idle_seconds = idle_seconds
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -228,11 +230,7 @@ class RemotingEndpoint:
         for connection in list(self.connections):
             connection.close(reason)
         await asyncio.sleep(0)  # those of the last turn begin: a task that has not cannot end its coroutine
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(set(self._tasks), "the answers under way", self._cancelled_wait_s)
         # A transport reports its end some turns of the loop later, once it has sent what it held.
         try:
             async with asyncio.timeout(_CLOSE_WAIT_SECONDS):

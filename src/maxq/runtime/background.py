@@ -1,4 +1,4 @@
-"""Background tasks of a server: what becomes of one that fails.
+"""Background tasks: what becomes of one of a server that fails, and how those are ended that call an application.
 
     a task that others rely on (delivery, checks, flush, replication)   `supervise`: its owner is told, who stops the
                                                                          server or says what goes on without it
@@ -6,14 +6,21 @@
                                                                          next turn comes all the same
 
 Both are counted by name, in the metric `maxq_background_failures_total`: a log alone is read by nobody in time.
+
+A task that calls an application (a listener, say) may not end when it is cancelled: `end_tasks` goes on without it.
 """
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
+log = logging.getLogger(__name__)
+
+#: How long an application may go on after its task was cancelled.
+CANCELLED_WAIT_S: Final = 10.0
 _MOST_NAMES: Final = 500
 _OTHERS: Final = "others"
 
@@ -45,3 +52,27 @@ def supervise(
 
     task.add_done_callback(ended)
     return task
+
+
+async def end_tasks(tasks: "Collection[asyncio.Task[Any]]", what: str, limit_s: float | None = None) -> None:
+    """Cancel tasks, and wait until they have ended.
+
+    Args:
+        what: they are, for the log.
+        limit_s: how long to wait; None: for ever. Tasks that have not ended by then are left to themselves: their code
+            catches CancelledError and goes on.
+    """
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return
+    ended, left = await asyncio.wait(tasks, timeout=limit_s)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()  # nobody else looks
+    if left:
+        log.error(
+            "%d of %s go on %.0f s after they were cancelled, and are left behind: code that catches CancelledError "
+            "must raise it again (%s)",
+            len(left), what, limit_s, ", ".join(sorted(task.get_name() for task in left)[:3]),
+        )  # fmt: skip

@@ -462,6 +462,55 @@ def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
     assert _progress(namesrv, name("G"), topic) == 500
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_poll_that_waits_takes_nothing_more_when_it_is_interrupted(namesrv: str, topic: str, name: Name) -> None:
+    """Ctrl-C may come between any two lines, and not only while the call waits."""
+
+    class InterruptError(Exception):
+        pass
+
+    bodies: list[bytes] = []
+    with (
+        Producer("PG", namesrv) as producer,
+        LitePullConsumer(name("G"), namesrv, consume_from_where=FIRST) as consumer,
+    ):
+        consumer.subscribe(topic)
+        consumer.wait_for_assignment()
+
+        def poll(at: int) -> int:
+            """Poll, and raise at the line with this number; returns how many there were."""
+            lines = 0
+
+            def trace(frame: FrameType, event: str, _: object) -> Any:
+                nonlocal lines
+                if not frame.f_code.co_filename.endswith(("blocking/consumers.py", "blocking/loop_thread.py")):
+                    return None
+                if event == "line":
+                    lines += 1
+                    if lines == at:
+                        raise InterruptError
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                bodies.extend(message.body for message in consumer.poll(0 if at == 0 else 300))
+            finally:
+                sys.settrace(before)
+            return lines
+
+        count = poll(0)
+        for at in range(1, count + 1):
+            with contextlib.suppress(InterruptError):
+                poll(at)
+            producer.send(Message(topic, b"%d" % at))
+            ends = time.monotonic() + 10
+            while len(bodies) < at and time.monotonic() < ends:
+                bodies.extend(message.body for message in consumer.poll(100))
+            assert sorted(bodies) == sorted(b"%d" % number for number in range(1, at + 1)), f"interrupted at line {at}"
+    assert count > 20
+
+
 def test_a_thread_iterates_over_messages_and_leaves_those_that_it_did_not_take(
     namesrv: str, topic: str, name: Name
 ) -> None:

@@ -6,13 +6,14 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from maxq.client.errors import NotRunningError
 from maxq.client.message_feed import MessageFeed
 from maxq.client.results.send_result import SendResult
 from maxq.errors import ClientError
+from maxq.runtime.background import CANCELLED_WAIT_S, end_tasks
 
 if TYPE_CHECKING:
     from maxq.client.producer.fast_sends_cy import PendingSend
@@ -32,7 +33,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 class LoopCall(Generic[Result]):
-    """A coroutine on a loop, and the thread that waits for its outcome.
+    """A coroutine for a loop, and the thread that waits for its outcome. `LoopThread.begin` starts it.
 
     A signal handler may interrupt that thread anywhere and wait for the same loop. So the loop must never wait for a
     lock that the thread holds, as it would to set the result of a concurrent.futures.Future.
@@ -41,22 +42,23 @@ class LoopCall(Generic[Result]):
         on_end: called on the loop when the coroutine has ended.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        work: Coroutine[Any, Any, Result],
-        on_end: Callable[[], None] | None,
-    ) -> None:
-        self._loop = loop
-        self._work = work
+    def __init__(self, work: Coroutine[Any, Any, Result], on_end: Callable[[], None] | None = None) -> None:
+        self.work = work
         self._on_end = on_end
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Result] | None = None
+        self._is_cancelled = False
         self._ended = threading.Lock()
         self._ended.acquire()  # until the coroutine has ended
 
-    def begin(self) -> None:
-        """Start the coroutine. Must be called on the thread of the loop."""
-        self._task = self._loop.create_task(self._work)
+    def give(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the loop start the coroutine. Any thread may call it, once."""
+        self._loop = loop
+        loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        assert self._loop is not None, "it is called by the loop"
+        self._task = self._loop.create_task(self.work)
         self._task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[Result]) -> None:
@@ -67,17 +69,12 @@ class LoopCall(Generic[Result]):
             self._on_end()
 
     def result(self) -> Result:
-        """Wait for the outcome: return the result, or raise what the coroutine raised. An interrupt (Ctrl-C) cancels
-        it.
+        """Wait for the outcome: return the result, or raise what the coroutine raised.
 
         Raises:
             NotRunningError: the loop was ended before the coroutine.
         """
-        try:
-            self._ended.acquire()
-        except BaseException:
-            self.cancel()
-            raise
+        self._ended.acquire()
         self._ended.release()
         assert self._task is not None, "it has ended"
         if self._task.cancelled():
@@ -85,13 +82,21 @@ class LoopCall(Generic[Result]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the coroutine. Any thread may call it."""
+        """Cancel the coroutine, wherever an interrupt came. Any thread may call it; again it does nothing."""
+        if self._is_cancelled or (self._task is not None and self._task.done()):
+            return
+        self._is_cancelled = True
+        if self._loop is None:
+            self.work.close()
+            return
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        else:  # the interrupt came before the loop was told to begin
+            self.work.close()
 
 
 class SendCall:
@@ -105,15 +110,10 @@ class SendCall:
         open_calls: has this object from its start to its end. Used on the loop's thread alone.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        start: "SendStart",
-        open_calls: "set[SendCall]",
-    ) -> None:
-        self._loop = loop
+    def __init__(self, start: "SendStart", open_calls: "set[SendCall]") -> None:
         self._start = start
         self._open_calls = open_calls
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: PendingSend | None = None
         self._is_posted = self._has_failed = False
         self._task: asyncio.Task[SendResult] | None = None
@@ -122,8 +122,12 @@ class SendCall:
         self._ended = threading.Lock()
         self._ended.acquire()  # until there is a result or an error
 
-    def begin(self) -> None:
-        """Start to send. Must be called on the thread of the loop."""
+    def give(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the loop start to send. Any thread may call it, once."""
+        self._loop = loop
+        loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
         self._open_calls.add(self)
         try:
             self._pending = self._start.post(self)
@@ -150,6 +154,7 @@ class SendCall:
             self._has_failed = True
 
     def _go_on(self) -> None:
+        assert self._loop is not None, "it has begun"
         self._task = self._loop.create_task(self._start.finish(self._pending))
         self._task.add_done_callback(self._end_with)
 
@@ -172,29 +177,31 @@ class SendCall:
         self._end(error=NotRunningError(_ENDED))
 
     def result(self) -> SendResult:
-        """Wait for the outcome: return the result, or raise why there is none. An interrupt (Ctrl-C) cancels the send:
-        no further try is made, and the message may be stored or not.
+        """Wait for the outcome: return the result, or raise why there is none.
 
         Raises:
             NotRunningError: the loop was ended before.
         """
-        try:
-            self._ended.acquire()
-        except BaseException:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(self._cancel)
-            raise
+        self._ended.acquire()
         self._ended.release()
         if self._error is not None:
             raise self._error
         assert self._result is not None, "it has ended"
         return self._result
 
+    def cancel(self) -> None:
+        """Give the send up, wherever an interrupt came: no further try is made, and the message may be stored or not.
+        Any thread may call it."""
+        if self._loop is not None and not self.done():
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._cancel)
+
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif self._pending is not None and not self.done():
-            self._pending.forget()
+        elif not self.done():
+            if self._pending is not None:
+                self._pending.forget()
             self.abandon()
 
 
@@ -275,11 +282,7 @@ class LoopThread:
                     log.exception("a callback of the client's loop raised what ends loops; it goes on")
         finally:
             _complete(loop, asyncio.sleep(0))  # what was given last begins, so that it can say how it ended
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                _complete(loop, _ended(tasks))
+            _complete(loop, end_tasks(asyncio.all_tasks(loop), f"the tasks of {self._name}", CANCELLED_WAIT_S))
             for send in tuple(self._sends):
                 send.abandon()
             _complete(loop, loop.shutdown_asyncgens())
@@ -287,22 +290,14 @@ class LoopThread:
             loop.close()
             self._runs = False
 
-    def begin(self, work: Coroutine[Any, Any, Result], on_end: Callable[[], None] | None = None) -> LoopCall[Result]:
-        """Start a coroutine on the loop. It is cancelled if the loop ends before it.
-
-        Args:
-            on_end: called on the loop when the coroutine has ended.
+    def begin(self, call: LoopCall[Any]) -> None:
+        """Start a coroutine on the loop. It is cancelled if the loop ends before it. An interrupt (Ctrl-C) may come at
+        any moment: have a `call.cancel()` around.
 
         Raises:
             NotRunningError: the thread does not run.
         """
-
-        def give(loop: asyncio.AbstractEventLoop) -> LoopCall[Result]:
-            call = LoopCall(loop, work, on_end)
-            loop.call_soon_threadsafe(call.begin)
-            return call
-
-        return self._given(give, work)
+        self._given(call.give, call.work)
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
         """Start a coroutine on the loop, for programs that wait for a future. The future is cancelled if the loop ends
@@ -319,13 +314,13 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run, or is ended meanwhile.
         """
-
-        def give(loop: asyncio.AbstractEventLoop) -> SendCall:
-            call = SendCall(loop, start, self._sends)
-            loop.call_soon_threadsafe(call.begin)
-            return call
-
-        return self._given(give).result()
+        call = SendCall(start, self._sends)
+        try:
+            self._given(call.give)
+            return call.result()
+        except BaseException:
+            call.cancel()
+            raise
 
     def _given(
         self, give: Callable[[asyncio.AbstractEventLoop], Given], work: Coroutine[Any, Any, Any] | None = None
@@ -358,7 +353,13 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run, or is ended meanwhile.
         """
-        return self.begin(work).result()
+        call = LoopCall(work)
+        try:
+            self.begin(call)
+            return call.result()
+        except BaseException:
+            call.cancel()
+            raise
 
     def make_feed(self, limit: int, on_result: Callable[[int, SendResult], None]) -> MessageFeed:
         """Make a feed of the loop; see MessageFeed.
@@ -376,10 +377,6 @@ class LoopThread:
         if loop is not None and self.is_running:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(work)
-
-
-async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, object]) -> None:

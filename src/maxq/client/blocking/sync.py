@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from maxq.client.admin.admin import Admin as AsyncAdmin
 from maxq.client.argument_checks import check_messages, check_number, check_transaction_listener
 from maxq.client.blocking import calls
-from maxq.client.blocking.loop_thread import LoopFactory, LoopThread
+from maxq.client.blocking.loop_thread import LoopCall, LoopFactory, LoopThread
 from maxq.client.blocking.started import Started, stop
 from maxq.client.client_config import ClientConfig, ClientEnvironment, ProducerConfig
 from maxq.client.errors import NotRunningError
@@ -66,9 +66,7 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
         await self._client.shutdown()
 
     @_documented_as(producer.Producer.send)
-    def send(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> SendResult:
+    def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
         return self._thread.send(SendStart(self._running, message, queue, timeout_ms))
 
     @_documented_as(producer.Producer.send_batch)
@@ -132,8 +130,9 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
             return self._thread.run(client.send_many(messages, in_flight=in_flight))
         results: dict[int, SendResult] = {}
         feed = self._thread.make_feed(2 * in_flight, results.__setitem__)
-        call = self._thread.begin(client.send_many(feed, in_flight=in_flight), on_end=feed.give_up)
+        call = LoopCall(client.send_many(feed, in_flight=in_flight), on_end=feed.give_up)
         try:
+            self._thread.begin(call)
             try:
                 for message in messages:
                     if not feed.put(message):

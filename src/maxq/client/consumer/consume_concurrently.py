@@ -105,9 +105,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         tasks = [*self._workers, *self._settling]
         if self._expiring is not None:
             tasks.append(self._expiring)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end(tasks)
 
     def set_workers(self, count: int) -> None:
         """Set how many listener calls may be made at a time. Where that is fewer than before, workers end after the

@@ -88,9 +88,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         tasks = list(self._runners.values())
         if self._lock_task is not None:
             tasks.append(self._lock_task)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end(tasks)
 
     def set_workers(self, count: int) -> None:
         """Set how many listener calls may be made at a time. A lower number takes effect as calls under way end."""

@@ -96,6 +96,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
         self._batches: asyncio.Queue[_Batch] = asyncio.Queue()
         self._workers: list[asyncio.Task[None]] = []
         self._busy = 0
+        self._is_stopped = False
         self._idle = asyncio.Event()
         most = config.max_reconsume_times
         self._most_times = DEFAULT_MAX_RECONSUME_TIMES if most < 0 else most
@@ -141,6 +142,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
         }
 
     def stop(self) -> None:
+        self._is_stopped = True
         for queue in list(self._queues):
             self._drop(queue)
 
@@ -150,9 +152,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
             await self._idle.wait()
 
     async def shutdown(self) -> None:
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await self._end(self._workers)
         self._workers.clear()
 
     # --- popping -----------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
         ]
 
     async def _work(self) -> None:
-        while True:
+        while not self._is_stopped:
             batch = await self._batches.get()
             self._busy += 1
             try:

@@ -6,8 +6,9 @@
 Source: apache/rocketmq client/impl/consumer/ConsumeMessageService.java.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consumer.consumer_stats import ConsumerStats
@@ -15,6 +16,7 @@ from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.failures import Failures
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.received_cy import mark_started
+from maxq.runtime.background import CANCELLED_WAIT_S, end_tasks
 from maxq.runtime.interfaces import Clock
 
 
@@ -52,7 +54,12 @@ class ConsumeMessageService(ABC):
 
     @abstractmethod
     async def shutdown(self) -> None:
-        """End the tasks of the service; coroutine listeners that still run are cancelled."""
+        """End the tasks of the service; coroutine listeners that still run are cancelled. Those that go on all the same
+        are left behind."""
+
+    async def _end(self, tasks: "Collection[asyncio.Task[None]]") -> None:
+        what = f"the tasks that call the listener of group {self._config.consumer_group}"
+        await end_tasks(tasks, what, CANCELLED_WAIT_S)
 
     def _mark_started(self, messages: Sequence[MessageExt]) -> None:
         """Prepare messages for a call: set their original topic and the start time of the call."""

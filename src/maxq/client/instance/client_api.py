@@ -8,8 +8,11 @@ Each takes the address of the server first (host:port; name server calls take no
 Source: apache/rocketmq client/impl/MQClientAPIImpl.java.
 """
 
+import re
 from collections.abc import Collection, Iterable
+from typing import Final
 
+from maxq.client.argument_checks import LONG_MAX
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, NoRouteError, RemoteProtocolError, RemotingError
@@ -27,6 +30,7 @@ from maxq.protocol.message.message import decode_records
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 
+_NUMBER: Final = re.compile("-?[0-9]{1,19}")
 _PULL_STATUS: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
     ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
@@ -40,7 +44,8 @@ def pull_answer(response: RemotingCommand, address: str) -> tuple[PullResult, by
 
     Raises:
         BrokerError: the broker at `address` refuses.
-        RemoteProtocolError: a header field is no number.
+        RemoteProtocolError: a header field is no number, or it is not said where to go on: anywhere else messages come
+            again, or are passed over.
     """
     status = _PULL_STATUS.get(response.code)
     if status is None:
@@ -49,16 +54,24 @@ def pull_answer(response: RemotingCommand, address: str) -> tuple[PullResult, by
     try:
         result = PullResult(
             status,
-            int(get("nextBeginOffset", "0")),
-            int(get("minOffset", "0")),
-            int(get("maxOffset", "0")),
-            int(get("suggestWhichBrokerId", "0")),
-            None if (delta := get("offsetDelta")) is None else int(delta),
+            _long(get("nextBeginOffset", "")),
+            _long(get("minOffset", "0")),
+            _long(get("maxOffset", "0")),
+            _long(get("suggestWhichBrokerId", "0")),
+            None if (delta := get("offsetDelta")) is None else _long(delta),
         )
-    except ValueError:
-        raise RemoteProtocolError(f"pull answer of {address} has a header field that is no number") from None
+    except ValueError as error:
+        text = f"pull answer of {address} has a header field that is {error}: {response.ext}"
+        raise RemoteProtocolError(text) from None
     body = response.body if status is PullStatus.FOUND else None
     return result, body if isinstance(body, bytes) else response.body_bytes if body is not None else b""
+
+
+def _long(text: str) -> int:
+    """Return a number of 64 bits. Raises ValueError, which says what the text is instead."""
+    if not _NUMBER.fullmatch(text) or not -LONG_MAX <= (value := int(text)) <= LONG_MAX:
+        raise ValueError("missing" if not text else f"no number of 64 bits ({text:.40})")
+    return value
 
 
 Field = str | int | bool | None

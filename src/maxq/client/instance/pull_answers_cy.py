@@ -67,10 +67,11 @@ class PullAnswers(FrameScanner):
             length = u32(buf, start)
             if length < 4 or length + 4 > end - start:
                 break
-            for i in range(4):
+            self._numbers[0] = -1
+            for i in range(1, 4):
                 self._numbers[i] = 0
             body = self._header(buf, start, start + 4 + length)
-            if body == 0 or self._frame_flag != 1:
+            if body == 0 or self._frame_flag != 1 or self._numbers[0] < 0:
                 break
             waiter = waiters.get(self._opaque)
             if type(waiter) is not self._stream_type:

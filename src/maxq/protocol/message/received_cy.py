@@ -3,8 +3,7 @@
 `read_records` walks over the body of an answer and makes one for each record. A record has a dozen fields and some
 properties, of which most readers look at one or two, and the body. So a message gets its body at once and keeps the
 rest of its record as bytes (not the answer, which would stay in memory as a whole); what all messages of a pull have in
-common is one `Pull`. A field of a dataclass with slots that was never set is missing: Python asks `__getattr__` for it,
-which X
+common is one `Pull`. The slot of a field stays empty until the field is read or set: a `LazyField` stands in its place.
 
 The walk checks every size, so that no later decoding can fail. What is unusual (a damaged record, an inner batch) it
 leaves to `decode_records`, which says what is wrong, or knows what to do.
@@ -276,15 +275,42 @@ def _field(message: object, stored: Stored, number: cython.int):
 
 @cython.cfunc
 def _body(message: object, stored: Stored, number: cython.int):
-    """Return the body (field 1) or its fault (18). A compressed body is inflated once, for both."""
+    """Return the body (field 1) or its fault (18). A compressed body is inflated once, for both; the one that somebody
+    has set stays."""
     if stored.packed is None:
         return b"" if number == 1 else ""  # somebody has deleted the body
     body, fault = inflated(stored.packed, stored.sys_flag)
     if number == 1:
-        message.body_fault = fault
+        if not _has_fault(message):
+            message.body_fault = fault
         return body
-    message.body = body
+    if not _has_body(message):
+        message.body = body
     return fault
+
+
+@cython.cfunc
+def _has_body(message: object) -> cython.bint:
+    if cython.compiled:
+        return slot_is_set(message, _BODY_AT)
+    return _is_set(MessageExt.body, message)
+
+
+@cython.cfunc
+def _has_fault(message: object) -> cython.bint:
+    if cython.compiled:
+        return slot_is_set(message, _FAULT_AT)
+    return _is_set(MessageExt.body_fault, message)
+
+
+def _is_set(slot, message: object):
+    # type: (object, object) -> bool
+    """Return whether a slot of a message holds something."""
+    try:
+        slot.__get__(message)
+    except AttributeError:
+        return False
+    return True
 
 
 @cython.cfunc

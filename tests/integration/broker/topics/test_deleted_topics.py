@@ -344,3 +344,36 @@ async def test_a_consumer_of_the_deleted_topic_commits_nothing_to_the_new_one(st
     assert broker.controller.offsets.query_offset("G", "T", 0) == -1
     await commit(broker, "T", len(NEW))
     assert broker.controller.offsets.query_offset("G", "T", 0) == len(NEW)
+
+
+async def test_a_consumer_goes_on_at_the_beginning_of_the_new_topic_though_that_has_the_place_that_it_had(
+    start_broker: Start,
+) -> None:
+    broker = await start_broker("store")
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    offsets = broker.controller.offsets
+    assert (await broker.pull("T", len(OLD) - 1)).code == ResponseCode.SUCCESS
+    await delete(broker, "T")
+    broker.create_topic("T")
+    await send(broker, "T", [*OLD, *NEW])
+    await commit(broker, "T", len(OLD))
+    assert offsets.query_offset("G", "T", 0) == 0, "a member that takes the queue now begins there, too"
+    answer = await broker.pull("T", len(OLD))
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+    await commit(broker, "T", 2)
+    assert offsets.query_offset("G", "T", 0) == 2
+    assert (await broker.pull("T", 2)).code == ResponseCode.SUCCESS
+
+
+async def test_where_readers_of_a_deleted_topic_go_on_is_forgotten_with_their_group(start_broker: Start) -> None:
+    broker = await start_broker("store")
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    await broker.pull("T", 0)
+    await delete(broker, "T")
+    offsets = broker.controller.offsets
+    assert offsets.query_offset("G", "T", 0) == 0
+    offsets.remove_offset("G")
+    assert offsets.query_offset("G", "T", 0) == -1
+    assert not offsets.any_reset

@@ -1,11 +1,15 @@
 """The thread under a blocking client: each call has an outcome, whenever its loop ends."""
 
 import asyncio
+import contextlib
+import itertools
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -175,6 +179,7 @@ def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread) -> None:
 
     before = signal.signal(signal.SIGUSR1, interrupted)
     try:
+
         def interrupt() -> None:
             assert start.begun.wait(5)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
@@ -188,3 +193,56 @@ def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread) -> None:
         signal.signal(signal.SIGUSR1, before)
     assert start.forgotten.wait(5)
     assert start.waiter is not None and start.waiter.done()
+
+
+class Interrupt(BaseException):
+    pass
+
+
+@contextlib.contextmanager
+def interrupt_at(number: int) -> Iterator[None]:
+    """Raise what Ctrl-C would at this line, counted from 1, that the thread executes in loop_thread.py."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith("loop_thread.py"):
+            return None
+        lines += event == "line"
+        if event == "line" and lines == number:
+            raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("how", ["run", "send"])
+def test_of_a_call_that_is_interrupted_at_any_line_nothing_goes_on(thread: LoopThread, how: str) -> None:
+    finished: list[int] = []
+
+    async def work() -> SendResult:
+        await asyncio.sleep(0.1)
+        finished.append(1)
+        return RESULT
+
+    start = Start(taken=False)
+    start.finish = lambda pending: work()  # type: ignore[method-assign]
+    for line in itertools.count(1):
+        with contextlib.suppress(Interrupt), interrupt_at(line):
+            thread.run(work()) if how == "run" else thread.send(start)  # type: ignore[arg-type]
+        if finished:
+            break
+        thread.run(asyncio.sleep(0))  # what was given to the loop has begun
+        loop = thread._loop
+        assert loop is not None
+        ends = time.monotonic() + 10
+        while [task for task in asyncio.all_tasks(loop) if not task.done()] and time.monotonic() < ends:
+            time.sleep(0.001)
+        assert not finished, f"it goes on after an interrupt at line {line}"
+    assert line > 10

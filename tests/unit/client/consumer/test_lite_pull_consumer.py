@@ -637,6 +637,40 @@ def test_pulls_go_on_after_an_answer_that_never_came_and_after_a_broken_connecti
     simulate(story)
 
 
+@pytest.mark.parametrize("wrong", [None, "", "x", "1" * 30, "१", "1_0", " 1"])
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND])
+def test_an_answer_that_does_not_say_where_to_go_on_is_asked_for_again(
+    wrong: str | None, code: ResponseCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Going on at the start would give everything out again."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        consumer = make(cluster, pull_batch_size=1)
+        await consumer.subscribe("T")
+        told: list[RemotingCommand] = []
+
+        def pull(request: RemotingCommand) -> RemotingCommand:
+            answer = cluster.broker.pull_answer(request, Q0, int(request.ext["queueOffset"]), 1)
+            if request.ext["queueOffset"] == "1" and not told:
+                told.append(request)
+                del answer.ext["nextBeginOffset"]
+                answer.code = code
+                answer.body = answer.body if code is ResponseCode.SUCCESS else None
+                if wrong is not None:
+                    answer.ext["nextBeginOffset"] = wrong
+            return answer
+
+        cluster.broker.scripts[LITE_PULL] = pull
+        async with consumer:
+            bodies = [message.body for _ in range(6) for message in await consumer.poll(2_000)]
+        assert told
+        assert bodies == [b"0", b"1"]
+
+    simulate(story)
+    assert "is not readable" in caplog.text
+
+
 def test_rpc_hooks_see_every_pull_of_a_busy_queue_and_its_answer() -> None:
     class Hook:
         def __init__(self) -> None:

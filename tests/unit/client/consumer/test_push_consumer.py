@@ -1,6 +1,7 @@
 """Push consumption against a scripted broker, in virtual time."""
 
 import asyncio
+import contextlib
 from itertools import pairwise
 
 import pytest
@@ -676,6 +677,39 @@ def test_a_shutdown_that_is_cancelled_leaves_no_ghost(when_ms: int) -> None:
         await consumer.shutdown()
 
     simulate(story)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_listener_that_goes_on_though_it_is_cancelled_is_left_behind(
+    orderly: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        go_on = asyncio.Event()
+        ended: list[bytes] = []
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            while not go_on.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await go_on.wait()
+            ended.append(messages[0].body)
+
+        consumer = make(cluster, listen, orderly=orderly)
+        await consumer.start()
+        await until(lambda: cluster.broker.requests(PULL), "the first pull")
+        await asyncio.sleep(1)
+        async with asyncio.timeout(60):
+            await consumer.shutdown(100)
+        assert not cluster.broker.members["G"]
+        go_on.set()
+        await until(lambda: ended, "the end of the call")
+        await asyncio.sleep(10)
+        assert not cluster.broker.committed.get(("G", Q0)), "nothing is committed of it"
+        assert ended == ([b"0"] if orderly else [b"0", b"1", b"2"]), "no more calls are begun"
+        assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("maxq-")]
+
+    simulate(story)
+    assert "are left behind" in caplog.text
 
 
 def test_a_cancelled_shutdown_waits_for_no_more_calls_and_commits_nothing_of_them() -> None:

@@ -49,7 +49,7 @@ answers = st.builds(
 def read(frame: bytes) -> tuple[int, tuple[Any, ...]] | None:
     """Opaque and fields of an answer that found something; None: it is none, or its numbers are none."""
     answer = decode_frame(frame[4:])
-    if answer.code != 0 or not answer.is_response or answer.is_oneway:
+    if answer.code != 0 or not answer.is_response or answer.is_oneway or "nextBeginOffset" not in answer.ext:
         return None
     try:
         found = [int(answer.ext.get(name, "0")) for name in FIELDS]
@@ -63,7 +63,9 @@ def is_plain(command: RemotingCommand) -> bool:
     ext = command.ext
     if command.serialize_type is SerializeType.ROCKETMQ and (command.remark or "" in ext.values()):
         return False
-    return not {"ä\n", "offsetDelta"} & ext.keys() and all(text.isdigit() and len(text) < 19 for text in ext.values())
+    if "nextBeginOffset" not in ext or {"ä\n", "offsetDelta"} & ext.keys():
+        return False
+    return all(text.isdigit() and len(text) < 19 for text in ext.values())
 
 
 @given(st.lists(answers, max_size=4), st.booleans(), st.integers(0, 40))

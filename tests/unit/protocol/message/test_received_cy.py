@@ -140,6 +140,22 @@ def test_a_body_that_does_not_inflate_says_why_whichever_is_read_first(form: Mod
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_a_body_and_a_fault_that_were_replaced_before_they_were_read_stay(form: ModuleType) -> None:
+    packed = MessageExt("T", compress(b"x" * 100), sys_flag=compression_flag(CompressionType.ZLIB))
+    (message,) = made(form, packed)
+    message.body = b"mine"
+    assert message.body_fault == ""
+    assert message.body == b"mine"
+    (message,) = made(form, packed)
+    message.body = b"mine"
+    assert pickle.loads(pickle.dumps(message)).body == b"mine"
+    (message,) = made(form, MessageExt("T", b"no zlib", sys_flag=compression_flag(CompressionType.ZLIB)))
+    message.body_fault = "known"
+    assert message.body == b"no zlib"
+    assert message.body_fault == "known"
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_message_can_be_changed_before_and_after_it_was_read(form: ModuleType) -> None:
     message, other = made(form, MessageExt("T", b"b", {"K": "v"}), MessageExt("T", b"c"))
     message.topic, message.reconsume_times = "Mine", 4

@@ -415,20 +415,36 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def _forget_group(self, group: str) -> None:
         self._remove(lambda keys: keys.of_group(group))
+        for key in [key for key in self._reset_offset_table if split_key(key)[1] == group]:
+            del self._reset_offset_table[key]
 
     def clean_offset_by_topic(self, topic: str) -> None:
         """Remove the offsets of all groups for a topic."""
         self._remove(lambda keys: keys.of_topic(topic))
 
     def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
-        """Remove the offsets of topics that were deleted at physical offset `incarnation`."""
+        """Remove the offsets of topics that were deleted at physical offset `incarnation`. Those who have pulled from
+        them here may go on with their next pull, or commit, where they were, and the new topics may have as many
+        messages: they are told to go on at the beginning, and what they commit until then is passed over."""
         if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
             return
         gone = frozenset(topics)
         for topic in gone:
+            readers = self._readers_of(topic)
             self.clean_offset_by_topic(topic)
+            self._reset_offset_table.update(readers)
             self.slave_commits.forget_topic(topic)
         self.deleted_up_to = incarnation
+
+    def _readers_of(self, topic: str) -> OffsetTable:
+        """Return the first offset of each queue that a group has pulled from here, by `topic@group`."""
+        if self._settings.store.broker_role == SLAVE:
+            return {}
+        return {
+            key: dict.fromkeys(self._pull_offset_table[key], 0)
+            for key in self._pull_keys.of_topic(topic)
+            if not split_key(key)[1].startswith(SYSTEM_GROUP_PREFIX)
+        }
 
     def follow_deletions(
         self, deletions_since: Callable[[int], Collection[str]], newest: int, max_offset: Callable[[str, int], int]
