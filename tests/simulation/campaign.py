@@ -1,7 +1,8 @@
 """Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`; or, to go on where the sessions before
 this one ended, `python -m tests.simulation.campaign --seconds T --jobs J`, which counts what passed in `campaigns.txt`.
 
-Many kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
+Many kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of one whose settings change
+from one start to the next (settings_story.py), of the stores of a master and
 two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
 power follow one another (delay_power_story.py), of transactions (transaction_story.py), of the files of a DLedger
 member (ledger_story.py), of batches that are committed exactly once (staged_story.py), of pop consumption
@@ -12,7 +13,8 @@ group, a pair or one broker is asked for (promise_story.py), of groups in which 
 settings by the seed (acting_story.py), of what clients promise (client_story.py), of what a change of leader costs
 (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
 timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail; in those that end
-with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end.
+with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end. In those that end with
+`-settings` a start may have other settings than the one before (settings_story.py), also on disks that fail.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into the file of its
@@ -35,9 +37,9 @@ from typing import Final
 from tests.counted_runs import Count
 from tests.simulation.dledger.dledger_cluster_story import DLedgerClusterStory, FaultyDLedgerClusterStory
 from tests.simulation.dledger.failover_story import FailoverStory
-from tests.simulation.dledger.ledger_story import FaultyLedgerStory, LedgerStory
+from tests.simulation.dledger.ledger_story import FaultyLedgerStory, LedgerSettingsStory, LedgerStory
 from tests.simulation.ha.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
-from tests.simulation.ha.ha_story import FaultyHaStory, HaStory
+from tests.simulation.ha.ha_story import FaultyHaStory, HaSettingsStory, HaStory
 from tests.simulation.late_dispatch import late
 from tests.simulation.pop.pop_story import FaultyPopStory, PopStory
 from tests.simulation.pop.twin_story import TwinStory
@@ -45,14 +47,16 @@ from tests.simulation.servers.acting_story import ActingStory
 from tests.simulation.servers.client_story import ClientStory
 from tests.simulation.servers.promise_story import PairPromiseStory, PromiseStory
 from tests.simulation.servers.staged_story import FaultyStagedStory, StagedStory
-from tests.simulation.store.compaction_story import CompactionStory
+from tests.simulation.store.compaction_story import CompactionSettingsStory, CompactionStory
 from tests.simulation.store.crash_story import CrashStory
 from tests.simulation.store.ext_story import ExtStory
 from tests.simulation.store.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.store.full_tmpfs_story import FullTmpfsStory
-from tests.simulation.transactions.faulty_transaction_story import FaultyTransactionStory
+from tests.simulation.store.settings_story import ExtSettingsStory, FaultySettingsStory, SettingsStory
+from tests.simulation.transactions.faulty_transaction_story import FaultyTransactionStory, TransactionSettingsStory
 from tests.simulation.transactions.transaction_story import TransactionStory
 from tests.simulation.waiting.delay_power_story import DelayPowerStory
+from tests.simulation.waiting.delay_settings_story import DelaySettingsStory
 from tests.simulation.waiting.delay_story import DelayStory
 from tests.simulation.waiting.timer_story import TimerStory
 from tests.unit.broker.timer.timer_world import small_wheel
@@ -73,6 +77,9 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "pop": PopStory, "pop-faults": FaultyPopStory, "pop-twins": TwinStory, "ledger-faults": FaultyLedgerStory,
     "dledger-cluster-faults": FaultyDLedgerClusterStory, "ha-faults": FaultyHaStory,
     "cluster-faults": FaultyHaClusterStory,
+    "settings": SettingsStory, "settings-faults": FaultySettingsStory, "settings-ext": ExtSettingsStory,
+    "compaction-settings": CompactionSettingsStory, "transaction-settings": TransactionSettingsStory,
+    "ha-settings": HaSettingsStory, "ledger-settings": LedgerSettingsStory, "delay-settings": DelaySettingsStory,
     "store-late": late(CrashStory), "ha-late": late(HaStory), "promise-pair-late": late(PairPromiseStory),
     "dledger-cluster-late": late(DLedgerClusterStory),
 }  # fmt: skip

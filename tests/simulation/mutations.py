@@ -34,6 +34,7 @@ from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
 from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Undelivered
+from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.broker.timer.prior_run_deliveries import PriorRunDeliveries
 from maxq.broker.timer.recall_message import RecallMessageProcessor
@@ -51,6 +52,7 @@ from maxq.replication.ha.group_transfer import GroupTransfer
 from maxq.replication.ha.ha_client import HAClient
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.files import system
+from maxq.runtime.interfaces import FileInfo
 from maxq.store.append.replica_append import ReplicaAppender
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
@@ -59,16 +61,23 @@ from maxq.store.compaction.segment import Segment
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.dledger.ledger_recovery import LedgerRecovery
 from maxq.store.dledger.text_file import TextFile
+from maxq.store.durability import consume_queue_flusher
 from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.index.index_file import IndexFile
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
+from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.recovery.log_recovery import LogRecovery
+from maxq.store.recovery.recovery import Recovery
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer import timer_message_store
 from maxq.store.timer.delivered_copies import DeliveredCopies
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
+from maxq.store.timer.timer_wheel import Slot, TimerWheel
 from maxq.testing.sim_file import SimFile
 from tests.simulation.campaign import WHOLE_SERVERS, be_quiet, tell
 
@@ -317,6 +326,65 @@ def _all_of_it(told: bytes, queue_end: object) -> bytes:
     return told
 
 
+def _drop_whatever_is_behind_gaps(self: CommitLog, entries: list[FileInfo]) -> None:
+    numbered = [entry for entry in entries if is_offset_name(entry.name)]
+    while len(numbered) > 1:
+        before, last = numbered[-2:]
+        if before.size and int(last.name) == int(before.name) + self.files.file_size:
+            return
+        numbered.pop()
+        path = self.files.folder / last.name
+        if last.size == self.files.file_size and any(self._context.disk.read(path)):
+            return
+        self._context.disk.delete(path)
+        entries.remove(last)
+
+
+_open_log = CommitLog.open_at
+
+
+def _open_without_file(self: CommitLog, offset: int) -> None:
+    self.files.truncate(offset)
+    _open_log(self, offset)
+
+
+def _begin_at_the_start(self: ConsumeQueueExt, last_address: int | None, unknown: int) -> None:
+    self._begin = 0
+    if self._files.last is not None:
+        self._files.last.wrote_position = self._files.last.flushed_position = self._files.file_size
+
+
+def _load_of_one_size(self: ConsumeQueueExt) -> None:
+    files = self._files
+    for entry in self._disk.list(self.folder):
+        if is_offset_name(entry.name) and entry.size == files.file_size:
+            if files.last is not None and files.last.end_offset != int(entry.name):
+                files.files.clear()
+            files.files.append(
+                MappedFile(self._disk, files, int(entry.name), files.file_size, position=files.file_size)
+            )
+
+
+_index_start = Recovery._index_start
+
+
+def _index_stays(self: Recovery, end: int) -> int:
+    return _index_start(self, end) if self._context.config.message_index_enable else end
+
+
+def _change_precision_anyway(self: TimerMessageStore, *, is_empty: bool) -> None:
+    self.wheel.release()
+    self._disk.delete(self._wheel_path)
+    self.wheel = TimerWheel(self._disk, self._wheel_path, self.precision_ms)
+    for unit in self.log.units(self.log.min_offset):
+        if unit.due_ms >= self.read_time_ms:
+            self.wheel.put(Slot(unit.due_ms, unit.position, unit.position, 1))
+
+
+def _as_it_is(self: StoreScheduleQueue, unit: tuple[int, int, int]) -> tuple[int, int, int]:
+    return unit
+
+
 async def _find_no_copies(self: PriorRunDeliveries, start: int) -> DeliveredCopies:
     return DeliveredCopies()
 
@@ -472,6 +540,40 @@ MUTATIONS: Final = {
     ),
     "a consumer's shutdown does not wait for its listeners": Mutation(
         "client", 0, ((ConsumeMessageConcurrentlyService, "wait_for_calls", _at_once),)
+    ),
+    "files of the log that another file size leaves behind gaps are deleted": Mutation(
+        "settings", -1, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
+    ),
+    "data files that another file size leaves behind gaps are deleted": Mutation(
+        "ledger-settings", -1, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
+    ),
+    "a log that begins where it ends loses its file": Mutation(
+        "store-faults", 120058, ((CommitLog, "open_at", _open_without_file),)
+    ),
+    "the index of a store that had none counts as complete": Mutation(
+        "settings", -1, ((consume_queue_flusher, "INDEX_LACKS_KEYS", 0),)
+    ),
+    "the index knows what the log has lost while it was off": Mutation(
+        "settings-faults", -1, ((Recovery, "_index_start", _index_stays),)
+    ),
+    "light queues end while multi-dispatch is off": Mutation(
+        "settings",
+        -1,
+        ((ConsumeQueueStore, "has_light_places", property(lambda self: self._context.config.enable_multi_dispatch)),),
+    ),
+    "addresses of lost extension units are given again": Mutation(
+        "settings-ext", -1, ((ConsumeQueueExt, "_begin_behind_all", _begin_at_the_start),)
+    ),
+    "addresses in extension files of another size are given again": Mutation(
+        "settings-ext",
+        -1,
+        ((ConsumeQueueExt, "_begin_behind_all", _begin_at_the_start), (ConsumeQueueExt, "_load", _load_of_one_size)),
+    ),
+    "a wheel that messages wait in gets another precision": Mutation(
+        "delay-settings", -1, ((TimerMessageStore, "_change_precision", _change_precision_anyway),)
+    ),
+    "a delayed message whose extension unit is lost is due at once": Mutation(
+        "delay-settings", -1, ((StoreScheduleQueue, "_with_due_time", _as_it_is),)
     ),
     "files are replaced before that is written down": Mutation("compaction", 6, ((Replacement, "commit", _nothing),)),
 }

@@ -40,7 +40,9 @@ class MessageStoreConfig(SettingsTable):
     )
     max_hash_slot_num: int = setting(5_000_000, "Hash slots of an IndexFile.", low=1, high=100_000_000)
     max_index_num: int = setting(20_000_000, "Entries of an IndexFile.", low=2, high=100_000_000)
-    message_index_enable: bool = setting(True, "Write the index of keys.")
+    message_index_enable: bool = setting(
+        True, "Write the index of keys; switched on, it gets what came while it was off."
+    )
     index_tag_enable: bool = setting(  # MaxQ's own: RocketMQ 5.5 always does, 5.3 never
         False, "Index messages by tag too, as RocketMQ 5.5 does: for `queryMsgByKey` with a tag."
     )
@@ -60,7 +62,11 @@ class MessageStoreConfig(SettingsTable):
     enabled_append_prop_crc: bool = setting(
         False, "Put a CRC of the whole record into its properties.", wire="enabledAppendPropCRC"
     )
-    force_verify_prop_crc: bool = setting(False, "Check that CRC when recovering.", wire="forceVerifyPropCRC")
+    force_verify_prop_crc: bool = setting(
+        False,
+        "Check that CRC when recovering; a record without it is judged by the CRC of its body.",
+        wire="forceVerifyPropCRC",
+    )
 
     # --- Flushing ---
     flush_disk_type: str = setting(
@@ -148,7 +154,11 @@ class MessageStoreConfig(SettingsTable):
         False, "Write extension units beside the queues: for which consumers' expressions a message is."
     )
     mapped_file_size_consume_queue_ext: int = setting(
-        50_331_648, "Size of their files.", unit="bytes", low=1024, high=1 << 31
+        50_331_648,
+        "Size of their files; those of another size are not read any more.",
+        unit="bytes",
+        low=1024,
+        high=1 << 31,
     )
     max_filter_message_size: int = setting(
         16_000, "Most queue bytes that a filtered pull may look at, at least.", unit="bytes", low=1, live=True
@@ -196,7 +206,11 @@ class MessageStoreConfig(SettingsTable):
         104_857_600, "Size of a timer log file; fixed for a store.", unit="bytes", low=68, high=2_147_483_640
     )
     timer_precision_ms: int = setting(
-        1000, "How late a message with a delivery time may be; taken down to 100, 200, 500 or 1000.", unit="ms", low=100
+        1000,
+        "How late a message with a delivery time may be; taken down to 100, 200, 500 or 1000. Another one is refused "
+        "while such messages wait.",
+        unit="ms",
+        low=100,
     )
     timer_roll_window_slot: int = setting(
         172_800,

@@ -18,7 +18,14 @@ from maxq.store.queue.consume_queue_store import ASIDE_NAME
 from maxq.store.queue.queue_loader import QueueFault, load_queues
 from maxq.store.recovery.recovery import Recovery
 from maxq.store.recovery.recovery_report import RecoveryReport
-from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
+from maxq.store.recovery.store_files import (
+    AbortFile,
+    StoreLock,
+    refuse_foreign_store,
+    refuse_lost_log,
+    refuse_other_log,
+    refusing,
+)
 from maxq.store.recovery.unverified_record import UnverifiedRecord
 from maxq.store.store_parts import StoreParts
 
@@ -60,6 +67,7 @@ class StoreLife:
         parts, clock = self._parts, self._parts.context.clock
         began = clock.monotonic_ms()
         refuse_foreign_store(parts.context)
+        refuse_other_log(parts.context)
         self.lock.take()
         try:
             report = self.report = RecoveryReport(clean_exit=not self._abort.exists())
@@ -102,8 +110,7 @@ class StoreLife:
         aside = parts.context.root / ASIDE_NAME
         parts.queues.set_aside = [aside / entry.name for entry in parts.context.disk.list(aside)]
         safe = None if report.clean_exit else parts.checkpoint.index_msg_timestamp
-        if parts.context.config.message_index_enable:
-            report.faults += parts.index.load(newest_safe_timestamp=safe)
+        report.faults += parts.index.load(newest_safe_timestamp=safe)
         return queue_faults
 
     def _recover(self, report: RecoveryReport, queue_faults: list[QueueFault]) -> None:

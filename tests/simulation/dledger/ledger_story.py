@@ -109,13 +109,17 @@ class LedgerStory:
 
     def _new(self) -> DLedgerMmapFileStore:
         store = DLedgerMmapFileStore(
-            _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640
-        )
+            _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE,
+            index_file_size=self._index_file_size(),
+        )  # fmt: skip
         store._reserved_ms, store._clean_ratio = 0, -1.0  # a file may be deleted at any hour
         store.flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
         store.set_listeners(lambda first, last: None, self._on_durable)
         store._context.jobs.run = _inline  # type: ignore[assignment, method-assign]
         return store
+
+    def _index_file_size(self) -> int:
+        return 640
 
     def _is_new(self) -> bool:
         return self.store.end_index < 0 and not self.store.report.amnesia
@@ -431,6 +435,41 @@ class FaultyLedgerStory(LedgerStory):
 
     def _may_be_amnesiac(self) -> bool:
         return self._unreadable
+
+
+class LedgerSettingsStory(FaultyLedgerStory):
+    """The same of a member whose settings change: index files get another size, which makes the index anew, and a start
+    with another size of data files is refused, names the setting, and leaves every file as it was."""
+
+    def _index_file_size(self) -> int:
+        return self.rng.fork(f"index {len(self.history)}").choice((320, 640, 640, 1280))
+
+    def _life(self) -> None:
+        rng = self.rng.fork(f"settings {len(self.history)}")
+        if rng.chance(0.5):
+            self._have_it_refused(rng.choice((2048, 8192, 12_288)))
+        super()._life()
+
+    def _have_it_refused(self, size: int) -> None:
+        data = [entry.name for entry in self.disk.list(_FOLDER / "data") if entry.size]
+        if not data or self.disk.other_bytes:
+            return
+        before = {name: self.disk.read(_FOLDER / "data" / name) for name in data}
+        store = DLedgerMmapFileStore(
+            _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=size, index_file_size=640
+        )
+        try:
+            store.load()
+        except StoreRefusedError as refusal:
+            assert "mappedFileSizeCommitLog" in str(refusal), f"the refusal does not name the setting: {refusal}"
+        else:
+            raise AssertionError(f"a start with data files of {size} bytes is not refused")
+        after = {entry.name for entry in self.disk.list(_FOLDER / "data")}
+        gone = [name for name in data if any(before[name]) and name not in after]
+        changed = [name for name in after.intersection(data) if self.disk.read(_FOLDER / "data" / name) != before[name]]
+        assert not gone and not changed, f"a start that was refused has deleted {gone} and changed {changed}"
+        self.marks["refused: mappedFileSizeCommitLog"] += 1
+        self.history.append(f"refused: data files of {size} bytes")
 
 
 async def _inline(work: Callable[..., T], *args: object, **threads: object) -> T:

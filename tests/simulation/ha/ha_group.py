@@ -29,7 +29,7 @@ import hashlib
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from maxq.codes import ResponseCode
 from maxq.config.message_store_config import MessageStoreConfig
@@ -70,9 +70,10 @@ class HaGroup:
     """
 
     def __init__(
-        self, world: SimWorld, rng: SimRng, rule: Rule, marks: Counter[str], history: list[str], *, fails: bool = False
+        self, world: SimWorld, rng: SimRng, rule: Rule, marks: Counter[str], history: list[str], *,
+        fails: bool = False, other_settings: bool = False,
     ) -> None:  # fmt: skip
-        """`fails`: disks fail, too."""
+        """`fails`: disks fail, too. `other_settings`: nodes come back with other settings at times."""
         self.world = world
         self.rng = rng
         self.rule = rule
@@ -102,6 +103,7 @@ class HaGroup:
         self._lives: Counter[str] = Counter()
         self._lost_logs: list[Image] = []  # of masters, as they were when the power went
         self._expired_end = 0  # below, masters have deleted their files
+        self._other_settings = rng.fork("other settings") if other_settings else None
 
     def _config(self, is_master: bool) -> MessageStoreConfig:
         return replace(self.rule.config, broker_role=self.rule.role if is_master else "SLAVE")
@@ -132,6 +134,8 @@ class HaGroup:
         died_with_power = node.machine.disk.is_dead and not node.machine.disk.lost_process_only
         durable_end = node.durable_end if node.store is None else node.store.flushed_offset
         self._lives[node.name] += 1
+        if self._other_settings is not None and self._other_settings.chance(0.7):
+            self._give_other_settings(node, self._other_settings)
         node.note_end()
         filled_before = set(node.filled)
         if node is self.master and died_with_power:
@@ -169,6 +173,22 @@ class HaGroup:
         """The node is down again since its power went: only what was durable is sure."""
         node.image = Image(before.start, before.data[: max(0, durable_end - before.start)])
         node.durable_end = min(durable_end, node.image.end)
+
+    def _give_other_settings(self, node: HaNode, rng: SimRng) -> None:
+        drawn: dict[str, Any] = {
+            "message_index_enable": rng.chance(0.6),
+            "index_tag_enable": rng.chance(0.3),
+            "enabled_append_prop_crc": rng.chance(0.4),
+            "force_verify_prop_crc": rng.chance(0.4),
+            "enable_consume_queue_ext": rng.chance(0.4),
+            "mapped_file_size_consume_queue_ext": rng.choice((1024, 2048)),
+            "flush_interval_commit_log": rng.choice((20, 500)),
+            "flush_consume_queue_thorough_interval": rng.choice((50, 60_000)),
+        }
+        changed = {name: value for name, value in drawn.items() if getattr(node.config, name) != value}
+        node.config = replace(node.config, **drawn)
+        self.marks.update(f"other: {name}" for name in changed)
+        self.note(f"{node} gets other settings: {changed}")
 
     def start_senders(self) -> None:
         """Producers, in the master's process."""

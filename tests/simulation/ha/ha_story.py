@@ -50,6 +50,7 @@ class HaStory:
     """
 
     FAILS: ClassVar[bool] = False  # disks fail, too
+    OTHER_SETTINGS: ClassVar[bool] = False  # nodes come back with other settings at times
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -70,7 +71,10 @@ class HaStory:
             f"slaveTimeout {config.slave_timeout}, full copy {config.ha_full_copy}"
         )
         self.marks[f"{rule.role} {config.flush_disk_type} {rule.needed} copies"] += 1
-        group = HaGroup(world, rng.fork("group"), rule, self.marks, self.history, fails=self.FAILS)
+        group = HaGroup(
+            world, rng.fork("group"), rule, self.marks, self.history, fails=self.FAILS,
+            other_settings=self.OTHER_SETTINGS,
+        )  # fmt: skip
         await group.start(group.master)
         for node in group.slaves:
             await asyncio.sleep(rng.choice((0.0, 0.0, 1.0, 10.0)))
@@ -108,7 +112,7 @@ class HaStory:
         group.check_equal()
         for node in group.nodes:
             await node.stop()
-            found = check(node.machine.disk)
+            found = check(node.machine.disk, node.config)
             assert not found.faults, "\n".join([f"the offline check of {node} finds:", *found.lines()])
 
 
@@ -116,3 +120,9 @@ class FaultyHaStory(HaStory):
     """The same on disks of which every call can fail."""
 
     FAILS = True
+
+
+class HaSettingsStory(FaultyHaStory):
+    """The same with brokers whose settings change from one start to the next."""
+
+    OTHER_SETTINGS = True

@@ -10,7 +10,8 @@ The rules, after every start and at the end:
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from pathlib import PurePath
+from typing import Any, Final
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
@@ -245,3 +246,41 @@ class CompactionStory:
         self._judge(store)
         closed = [(at, key) for at, key, _ in self._kept(store) if at <= log.position]
         assert len({key for _, key in closed}) == len(closed), f"compacted, and keys are there twice: {closed}"
+
+
+class CompactionSettingsStory(CompactionStory):
+    """The same of a store whose settings change from one start to the next. With other sizes of the compacted files a
+    start is refused, and names the settings."""
+
+    def _live(self, life: int, ending: str) -> None:
+        rng = self.rng.fork(f"other settings {life}")
+        if rng.chance(0.3) and self.disk.paths("*compactionLog/*"):
+            self._have_it_refused()
+        if rng.chance(0.7):
+            drawn: dict[str, Any] = {
+                "compaction_schedule_internal": rng.choice((1_000, 4_000)),
+                "flush_disk_type": rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
+                "message_index_enable": rng.chance(0.6),
+                "enable_consume_queue_ext": rng.chance(0.5),
+                "mapped_file_size_consume_queue_ext": rng.choice((1024, 2048)),
+            }
+            self.config = replace(self.config, **drawn)
+            self.history.append(f"other settings: {drawn}")
+        super()._live(life, ending)
+
+    def _have_it_refused(self) -> None:
+        config = replace(self.config, compaction_mapped_file_size=9_500, compaction_cq_mapped_file_size=1_840)
+        before = {path: self.disk.read(PurePath(path)) for path in self.disk.paths("*compaction*")}
+        store = MessageStore(
+            config, disk=self.disk, clock=self.clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
+        )
+        try:
+            store.load()
+        except StoreRefusedError as refusal:
+            assert "compactionMappedFileSize" in str(refusal), f"the refusal does not name the setting: {refusal}"
+            gone = [path for path, data in before.items() if any(data) and not self.disk.exists(PurePath(path))]
+            self.history.append(f"refused: {refusal}; gone: {gone}")
+            self.marks.add("refused: compactionMappedFileSize")
+        else:  # no segment has both files
+            store.close()
+        self.disk = self.disk.boot()

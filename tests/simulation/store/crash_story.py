@@ -224,7 +224,7 @@ class CrashStory:
             assert store.incarnation(topic) == last, f"{topic} was deleted at {last}, the store says otherwise"
 
     def _verify_check(self) -> None:
-        found = check(self.disk)
+        found = check(self.disk, self.config)
         assert not found.faults, "\n".join(["the offline check finds:", *found.lines()])
         late = [note for note in found.notes if "yet" in note]
         assert not late, f"not everything is dispatched after the start: {late}"

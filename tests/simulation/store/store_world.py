@@ -1,5 +1,6 @@
 """A small store on a simulated disk, and the tools to look at it from outside."""
 
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
@@ -16,7 +17,7 @@ from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import is_deletion, messages_of
 from maxq.store.tools.queue_files import QueueEntry, QueueFiles
 from maxq.store.tools.recover import recover
-from maxq.store.tools.store_files import StoreFiles
+from maxq.store.tools.store_files import StoreFiles, StoreSettings
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 
@@ -48,13 +49,18 @@ def new_store(config: MessageStoreConfig, disk: SimDisk, clock: Clock) -> Messag
     return MessageStore(config, disk=disk, clock=clock, broker=StoreIdentity(), memory_bytes=1 << 30)
 
 
-def store_files(disk: SimDisk) -> StoreFiles:
-    return StoreFiles(disk, ROOT, hash_slots=HASH_SLOTS, index_entries=INDEX_ENTRIES)
+def store_files(disk: SimDisk, config: MessageStoreConfig | None = None) -> StoreFiles:
+    """`config`: with which a broker used them last; None: that of `store_config`."""
+    if config is None:
+        return StoreFiles(disk, ROOT, hash_slots=HASH_SLOTS, index_entries=INDEX_ENTRIES)
+    settings = replace(StoreSettings.from_properties(""), index_enabled=config.message_index_enable)
+    slots, entries = config.max_hash_slot_num, config.max_index_num
+    return StoreFiles(disk, ROOT, settings, hash_slots=slots, index_entries=entries)
 
 
-def check(disk: SimDisk) -> CheckReport:
+def check(disk: SimDisk, config: MessageStoreConfig | None = None) -> CheckReport:
     """The offline check, an implementation of its own of what queues and index must hold."""
-    return StoreCheck(store_files(disk)).run()
+    return StoreCheck(store_files(disk, config)).run()
 
 
 def messages_on_disk(disk: SimDisk) -> dict[int, dict[str, object]]:
@@ -82,7 +88,7 @@ def rebuilt(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
     """A copy of the disk on which queues, index, checkpoint and inventory were built anew from the log: what
     `maxq store recover --rebuild` does."""
     copy = disk.boot()
-    recover(store_files(copy), clock, rebuild=True, config=config)
+    recover(store_files(copy, config), clock, rebuild=True, config=config)
     return copy
 
 

@@ -74,6 +74,7 @@ class Workload:
             "KEYS": f"{key} shared{rng.below(3)}",
             "TAGS": rng.choice(("TagA", "TagB")),
             "UNIQ_KEY": f"U{key}",
+            **self._more_properties(),
         }
         result = self._store.put_message(
             MessageExtBrokerInner(topic, queue_id, body, properties, born_timestamp=self._world.clock.wall_ms())
@@ -89,6 +90,10 @@ class Workload:
         )  # fmt: skip
         self._ledger.add(sent)
         await self._wait_durable(result.end_offset, [sent])
+
+    def _more_properties(self) -> dict[str, str]:
+        """Of a message that is sent by itself."""
+        return {}
 
     async def _send_batch(self, rng: SimRng) -> None:
         topic, queue_id = rng.choice(TOPICS[:2]), rng.below(QUEUES)

@@ -7,7 +7,8 @@ last life the disk works. The rules are those of transaction_story.py.
 """
 
 import asyncio
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from maxq.errors import StoreFailedError, StoreRefusedError
 from maxq.testing.sim_disk import DiskFaults, PowerLoss
@@ -74,3 +75,23 @@ class FaultyTransactionStory(TransactionStory):
         log = node.store.commit_log
         buffer = log._write_buffer
         return log.max_offset if buffer is None else log.tail.file_from_offset + buffer.written
+
+
+class TransactionSettingsStory(FaultyTransactionStory):
+    """The same of a broker whose settings change from one start to the next: of flushing, check sums of properties, and
+    extension units. Without an index a crash may deliver twice (commit_recovery.py)."""
+
+    def _live(self, life: int, ending: str) -> None:
+        rng = self.rng.fork(f"other settings {life}")
+        if rng.chance(0.7):
+            drawn: dict[str, Any] = {
+                "flush_disk_type": rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
+                "enabled_append_prop_crc": rng.chance(0.4),
+                "force_verify_prop_crc": rng.chance(0.4),
+                "enable_consume_queue_ext": rng.chance(0.4),
+                "mapped_file_size_consume_queue_ext": rng.choice((1024, 2048)),
+            }
+            self.settings.store = replace(self.settings.store, **drawn)
+            self.marks.add("other settings")
+            self.history.append(f"other settings: {drawn}")
+        super()._live(life, ending)

@@ -2,8 +2,11 @@
 
 from maxq.broker.schedule_message.delay_levels import queue_id_of
 from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
+from maxq.protocol.message.message import decode_record
+from maxq.store.dispatch.record_units import unit_code
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
+from maxq.store.queue.consume_queue_ext import is_ext_address
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
@@ -32,7 +35,7 @@ class StoreScheduleQueue:
     def unit(self, offset: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of a unit; None where the queue has none."""
         units = self._store.queue_units(SCHEDULE_TOPIC, self._queue_id, offset, 1)
-        return units[0] if units and units[0][2] != DAMAGED_TAGS_CODE else None
+        return self._with_due_time(units[0]) if units and units[0][2] != DAMAGED_TAGS_CODE else None
 
     def units(self, offset: int, most: int) -> list[tuple[int, int, int] | None]:
         """Implements `ScheduleQueue.units`."""
@@ -42,8 +45,16 @@ class StoreScheduleQueue:
             return [None]
         view, start, end = found
         units = UNIT.iter_unpack(view[start : min(end, start + most * CQ_STORE_UNIT_SIZE)])
-        return [None if unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE else queue.with_tags(unit)
-                for unit in units]  # fmt: skip
+        return [None if unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE
+                else self._with_due_time(queue.with_tags(unit)) for unit in units]  # fmt: skip
+
+    def _with_due_time(self, unit: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Return the unit with the time at which its message is due, taken from the message if the unit has the address
+        of an extension unit that cannot be read, for example since enableConsumeQueueExt was switched off."""
+        record = self._store.select_one_message(unit[0]) if is_ext_address(unit[2]) else None
+        if record is None:
+            return unit
+        return unit[0], unit[1], unit_code(decode_record(record), self._store.dispatch.dispatcher.delay_table)
 
     def corrected(self, offset: int, end: int) -> int:
         """Return `offset`, moved into the queue if it lies outside (correctDelayOffset).

@@ -146,7 +146,7 @@ class FastPathWriter:
 
     def _brings_places(self, source: bytearray | memoryview) -> bool:
         """Returns whether a client may have named offsets in light queues, which only MessageWriter removes."""
-        return self._context.config.enable_multi_dispatch and _PLACES in bytes(source)
+        return self._queues.has_light_places and _PLACES in bytes(source)
 
     def _appended(self, done: int, began_ms: int, now_ms: int) -> RowsAppended:
         """Count `rows` appended rows and publish them."""

@@ -20,7 +20,9 @@ from maxq.protocol.message.message_const import PROPERTY_KEYS
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed, folder_of
 from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment, physical_offset_of
 from maxq.store.context.store_context import StoreContext
+from maxq.store.dispatch.record_units import tags_code
 from maxq.store.files.mapped_file_queue import is_offset_name
+from maxq.store.queue.consume_queue_ext import is_ext_address
 from maxq.store.queue.property_filter import EXAMINE_NS
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
@@ -47,6 +49,11 @@ class SegmentSizes:
 class _Wanted(NamedTuple):
     tags_codes: Collection[int] | None
     test: Callable[[memoryview], bool] | None
+
+    def may_be(self, code: int) -> bool:
+        """Return whether a unit's tag is wanted. Copies of earlier versions may have the address of an extension unit
+        in its place: the client looks."""
+        return self.tags_codes is None or code in self.tags_codes or is_ext_address(code)
 
 
 @dataclass(slots=True)
@@ -211,9 +218,10 @@ class CompactionLog:
 
     # --- writing ---
 
-    def append(self, record: memoryview, tags_code: int, queue_offset: int) -> None:
+    def append(self, record: memoryview, queue_offset: int) -> None:
         """Copy the record at `next_offset` or behind it. A record without keys is skipped, because no later message
-        could replace it; so is an unreadable one.
+        could replace it; so is an unreadable one. The hash of its tag is taken from the record: its queue's unit may
+        have the address of an extension unit there, which goes sooner than the copy.
 
         Raises:
             OSError: no room; the same record comes again.
@@ -223,7 +231,7 @@ class CompactionLog:
             if len(record) > self._sizes.log - 8:
                 log.error("a message of %d bytes of %s does not fit a segment", len(record), self.folders.topic)
             else:
-                self._writable(len(record)).append(record, tags_code, message.store_timestamp)
+                self._writable(len(record)).append(record, tags_code(message), message.store_timestamp)
         self.next_offset = queue_offset + 1
 
     def _decoded(self, record: memoryview, queue_offset: int) -> MessageExt | None:
@@ -312,7 +320,7 @@ class CompactionLog:
             if is_late or examined * UNIT_SIZE > config.max_filter_message_size:
                 result.next_begin_offset = unit.offset
                 break
-            if wanted.tags_codes is not None and unit.tags_code not in wanted.tags_codes:
+            if not wanted.may_be(unit.tags_code):
                 continue
             record = segment.record(unit)
             if record is None:

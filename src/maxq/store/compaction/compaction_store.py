@@ -27,7 +27,6 @@ from maxq.store.compaction.segment import Segment
 from maxq.store.context.store_context import StoreContext
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
-from maxq.store.log.tails_cy import jhash
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -230,7 +229,7 @@ class CompactionStore:
             if record is None or unit is None or len(record) != unit[1]:
                 found.next_offset = offset + 1
             else:
-                found.append(record, unit[2], offset)
+                found.append(record, offset)
         found.next_offset = max(found.next_offset, start)
         return end < queue.max_offset
 
@@ -299,7 +298,7 @@ class CompactionStore:
             record = records[at : at + size_of(records, at)]
             message = decode_record(record)
             if found.next_offset <= message.queue_offset < queue.low:
-                found.append(record, jhash(message.tags) if message.tags else 0, message.queue_offset)
+                found.append(record, message.queue_offset)
             at += len(record)
         found.next_offset = max(found.next_offset, min(next_offset, queue.low))
         self._waiting_ms[key] = self._context.clock.monotonic_ms()

@@ -356,7 +356,7 @@ class DispatchService:
         topic = self.queues.topic_write_state(message.topic)
         if message.sys_flag & MessageSysFlag.INNER_BATCH or topic.has_batch_queues:
             self._put_batch_unit(message, physical_offset, size)
-        if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
+        if PROPERTY_INNER_MULTI_DISPATCH in properties and self.queues.has_light_places:
             self._multi_dispatch(message, physical_offset, size)
         if self._context.config.enable_consume_queue_ext:
             queue = self.queues.find(message.topic, message.queue_id)
@@ -394,7 +394,7 @@ class DispatchService:
         tail = None if state is None else state.queues.get(_INT.unpack_from(record, layout.QUEUE_ID)[0])
         if state is None or tail is None or state.has_batch_queues or (self.hooks and topic.decode() in self.hooks):
             return False
-        if config.enable_multi_dispatch and _MULTI_DISPATCH in bytes(record[at + size :]):
+        if self.queues.has_light_places and _MULTI_DISPATCH in bytes(record[at + size :]):
             return False
         self._extend(tail.owner, record, physical_offset, layout.store_timestamp_of(record))
         return True

@@ -16,7 +16,7 @@ from maxq.store.durability.flush import CommitLogFlusher, Pieces, flush_pieces
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.files.mapped_file import MappedFile
-from maxq.store.files.store_inventory import InventoryFile, StoreInventory
+from maxq.store.files.store_inventory import INDEX_LACKS_KEYS, InventoryFile, StoreInventory
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DeletionsFile
 from maxq.store.log.tails_cy import QueueTail, TopicWriteState
@@ -193,6 +193,8 @@ class ConsumeQueueFlusher:
         inventory.deletions = len(self._deletions)
         inventory.index_files = [file.name for file in self._index.files]
         inventory.index_count = self._index.tail.index_count if self._index.files else 0
+        if not self._context.config.message_index_enable:
+            inventory.index_count = INDEX_LACKS_KEYS
         return inventory
 
     def _flush_batches(self) -> None:

@@ -19,6 +19,7 @@ from maxq.store.context.store_context import StoreContext
 INVENTORY_FILE: Final = "inventory.json"
 _VERSION = 1
 NOT_WHOLE: Final = -1
+INDEX_LACKS_KEYS: Final = -1
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class StoreInventory:
         batch_queues: topic → queue id → (number of the first unit of a queue of batches, number behind the last unit,
             queue offset behind the last message).
         index_files: names of the index files, oldest first.
-        index_count: next entry number of the newest one.
+        index_count: next entry number of the newest one; INDEX_LACKS_KEYS with messageIndexEnable=false.
         deletions: rows of the table of deleted topics (deletions.py), which was written before.
     """
 

@@ -99,8 +99,8 @@ class IndexService:
         return None
 
     def attach_last(self) -> None:
-        """Open the newest file of the index for new entries."""
-        if self.files:
+        """Open the newest file of the index for new entries; with messageIndexEnable=false there will be none."""
+        if self.files and self._context.config.message_index_enable:
             file = self.files[-1]
             self._write_within(self._reserve_of(file, file.index_count))
             self._populate(file)

@@ -16,6 +16,7 @@ from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.files.mapped_file import MappedFile, holds_data
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.log.log_cy import LogTail
+from maxq.store.log.record_cy import renew_prop_crc
 from maxq.store.log.write_buffer import LogWriteBuffer
 
 #: A record never touches the last 8 bytes of a file: BLANK needs them.
@@ -25,6 +26,7 @@ _BLOCKS_STEP = 64 << 20
 
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _LONG = struct.Struct(">q")
+_QUEUE_OFFSET_AT = 20
 
 
 class CommitLog:
@@ -328,13 +330,26 @@ class CommitLog:
         return store_timestamp_of(head)
 
     def mend_queue_offset(self, physical_offset: int, queue_offset: int) -> None:
-        """Correct the QUEUEOFFSET field of a damaged record, durably. Blocks; recovery only."""
+        """Correct the QUEUEOFFSET field of a damaged record, durably. Blocks.
+
+        Raises:
+            OSError: the device refuses; the record is as it was. After a failed sync the system would show the next
+                start a field that is not on the disk, and nobody would correct it again.
+        """
         file = self.files.find(physical_offset)
         assert file is not None, f"no file holds physical offset {physical_offset}"
-        position = physical_offset - file.file_from_offset + 20
-        file.region.allocate(position, position + 8)
-        _LONG.pack_into(file.view, position, queue_offset)
-        self.sync(file, position, position + 8)
+        start = physical_offset - file.file_from_offset
+        end = start + self.record_size(physical_offset)
+        file.region.allocate(start, end)
+        record = file.view[start:end]
+        before = bytes(record)
+        _LONG.pack_into(record, _QUEUE_OFFSET_AT, queue_offset)
+        renew_prop_crc(record)
+        try:
+            self.sync(file, start, end)
+        except OSError:
+            record[:] = before
+            raise
 
     def sync(self, file: MappedFile, start: int, end: int) -> None:
         """Make bytes [start, end) of a file of the log durable, for a caller other than the flusher. Blocks; runs on

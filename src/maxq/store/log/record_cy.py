@@ -136,7 +136,9 @@ def _record(
         return 7
     if check_crc and body_size > 0 and crc31_at(buf, body, body_size) != u32(buf, p + layout.BODY_CRC):
         return 6
-    if check_prop_crc and not _prop_crc_good(view[p:limit]):
+    if check_prop_crc and not _is_whole(
+        view[p:limit], view[body : body + body_size], u32(buf, p + layout.BODY_CRC), properties_size
+    ):
         return 6
     row[0] = p
     row[1] = total
@@ -162,14 +164,28 @@ def _record(
 
 
 @cython.wraparound(True)
-def _prop_crc_good(record: memoryview) -> bool:
+def _is_whole(record: memoryview, body: memoryview, body_crc: int, properties_size: int) -> bool:
     """Return whether the `__CRC32#` property at the end of `record` is right (forceVerifyPropCRC). Its digits stand
-    least significant first."""
-    tail = bytes(record[-PROP_CRC_SIZE:])
-    if not tail.startswith(_PROP_CRC_NAME) or tail[-1] != 2:
-        return False
-    digits = tail[len(_PROP_CRC_NAME) : -1]
+    least significant first. A record without it was written without enabledAppendPropCRC, or is a filler: the CRC of
+    its body tells, and its last byte, for properties do not end with a zero byte, as torn ones do."""
+    if not _has_prop_crc(record):
+        return (not body or crc31(body) == body_crc) and (properties_size == 0 or record[-1] != 0)
+    digits = bytes(record[-PROP_CRC_SIZE + len(_PROP_CRC_NAME) : -1])
     return digits == encode_prop_crc(crc31(record[:-PROP_CRC_SIZE]))
+
+
+@cython.wraparound(True)
+def _has_prop_crc(record: memoryview) -> bool:
+    """Returns whether the properties of `record` end with the property `__CRC32#`."""
+    tail = bytes(record[-PROP_CRC_SIZE:])
+    return tail.startswith(_PROP_CRC_NAME) and tail[-1] == 2
+
+
+@cython.wraparound(True)
+def renew_prop_crc(record: memoryview) -> None:
+    """Set the `__CRC32#` property at the end of a record that was changed, if it has one."""
+    if _has_prop_crc(record):
+        record[-PROP_CRC_SIZE + len(_PROP_CRC_NAME) : -1] = encode_prop_crc(crc31(record[:-PROP_CRC_SIZE]))
 
 
 @cython.wraparound(True)

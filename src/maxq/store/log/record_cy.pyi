@@ -33,6 +33,7 @@ STOP_BAD_CRC: int
 STOP_BAD_OFFSET: int
 PROP_CRC_SIZE: int
 
+def renew_prop_crc(record: memoryview) -> None: ...
 def encode_prop_crc(value: int) -> bytes: ...
 def scan(
     view: memoryview,

@@ -197,7 +197,7 @@ class ConsumeQueue:
         low = max(self.files.min_offset // CQ_STORE_UNIT_SIZE, high - _LOOK_BACK)
         units = (self.unit(at) for at in range(high - 1, low - 1, -1))
         last = next((unit[2] for unit in units if unit is not None and is_ext_address(unit[2])), None)
-        ext.place(last, is_new=last is None and low == self.files.min_offset // CQ_STORE_UNIT_SIZE)
+        ext.place(last, unknown=low - self.files.min_offset // CQ_STORE_UNIT_SIZE)
 
     def with_tags(self, unit: tuple[int, int, int]) -> tuple[int, int, int]:
         """Return the unit with its tags code in place of an extension address; unchanged if the extension cannot be

@@ -10,7 +10,8 @@ the file. Bit maps: maxq.filter.bloom_filter.
 
 Extensions are weakly reliable: one that cannot be read counts as "perhaps for everybody". What must never be read is a
 unit of an earlier life at an address given out again, so after a start writing goes on where the last known unit ends
-only if nothing lies behind it; else in a new file.
+only if nothing lies behind it; else in a new file, behind all that there are. Files of another size than
+mappedFileSizeConsumeQueueExt, of which a start with other settings knows nothing, are not read.
 
 Source:
     store/ConsumeQueueExt.java.
@@ -30,6 +31,8 @@ _HEAD: Final = struct.Struct(">hqqh")
 _END_BLANK: Final = 4
 _MAX_UNIT_SIZE: Final = 32767
 _ALLOCATED_BYTES: Final = 65_536  # blocks are asked for so many bytes at a time
+_MOST_A_UNIT: Final = 2 * 32_768  # with what is left empty at the end of a file
+_MOST_OF_STARTS: Final = 1 << 40  # what so many starts as there may have been have left empty
 
 
 class CqExtUnit(NamedTuple):
@@ -61,7 +64,9 @@ class ConsumeQueueExt:
         self._disk = disk
         self._files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self._is_loaded = False
+        self._others: list[MappedFile] = []  # of another size, or before such a one or a hole: nobody reads them
         self._is_placed = False  # it is known where the next unit goes
+        self._begin = 0  # logical offset of the first file, while there is none
         self._allocated = 0  # logical offset up to which the last file has blocks, from where units go
 
     @property
@@ -95,18 +100,21 @@ class ConsumeQueueExt:
         """Whether the place of the next unit is known; `place` sets it."""
         return self._is_placed
 
-    def place(self, last_address: int | None, *, is_new: bool) -> None:
+    def place(self, last_address: int | None, *, unknown: int) -> None:
         """Continue behind the newest unit that the queue refers to.
 
         Args:
             last_address: of that unit; None: the queue's last units know none.
-            is_new: the queue itself begins anew: what is here belongs to nobody. Blocks then.
+            unknown: so many older units of the queue may refer to extension units; 0 without `last_address`: none, the
+                queue itself begins anew, and what is here belongs to nobody. Blocks then.
         """
         files = self._loaded()
         self._is_placed = True
         self._allocated = 0
-        if is_new:
-            files.destroy()
+        if last_address is None and not unknown:
+            self._destroy_files()
+            self._begin = 0
+            return
         file = None if last_address is None else self.file_of(last_address)
         unit = None if last_address is None else self.get(last_address)
         if last_address is not None and file is not None and file is files.last and unit is not None:
@@ -114,7 +122,21 @@ class ConsumeQueueExt:
             if not holds_data(file.region, end, file.file_size):
                 file.wrote_position = file.flushed_position = end
                 return
-        if files.last is not None:
+        self._begin_behind_all(last_address, unknown)
+
+    def _begin_behind_all(self, last_address: int | None, unknown: int) -> None:
+        """Continue in a new file, at an offset that no unit of the queue refers to, whatever became of the files."""
+        files = self._files
+        end = max((file.end_offset for file in (*self._others, *files.files)), default=0)
+        if last_address is not None:
+            end = max(end, offset_of(last_address) + 1)
+        elif not end:
+            end = unknown * _MOST_A_UNIT + _MOST_OF_STARTS
+        self._begin = -(-end // files.file_size) * files.file_size
+        if files.last is not None and files.last.end_offset != self._begin:
+            self._others += files.files
+            files.files = []
+        elif files.last is not None:
             files.last.wrote_position = files.last.flushed_position = files.file_size
 
     def put(self, unit: CqExtUnit) -> int | None:
@@ -133,7 +155,7 @@ class ConsumeQueueExt:
             file.view[file.wrote_position : file.wrote_position + 2] = b"\xff\xff"
             file.wrote_position = file.file_size
         if file is None or file.is_full:
-            file = files.create(0 if file is None else file.end_offset)
+            file = files.create(self._begin if file is None else file.end_offset)
         start, end = file.wrote_position, file.wrote_position + unit.size
         self._allocate(file, end)
         _HEAD.pack_into(file.view, start, unit.size, unit.tags_code, unit.store_time, len(unit.bit_map))
@@ -164,8 +186,11 @@ class ConsumeQueueExt:
     def take_expired(self, min_address: int) -> list[MappedFile]:
         """Remove files whose units are all below `min_address` from the list; the caller deletes them."""
         files = self._loaded()
-        gone = []
-        while is_ext_address(min_address) and len(files.files) > 1:
+        if not is_ext_address(min_address):
+            return []
+        gone = [file for file in self._others if file.end_offset <= offset_of(min_address)]
+        self._others = [file for file in self._others if file not in gone]
+        while len(files.files) > 1:
             first = files.files[0]
             if first.end_offset > offset_of(min_address):
                 break
@@ -179,12 +204,19 @@ class ConsumeQueueExt:
     def forget(self) -> None:
         """Forget all files because the queue begins anew; `place` must be called again. Files that are being flushed
         stay mapped until the flush has ended."""
-        self._files.files = []
+        self._files.files, self._others = [], []
         self._is_loaded = self._is_placed = False
+
+    def _destroy_files(self) -> None:
+        for file in self._others:
+            file.destroy()
+        self._others = []
+        self._files.destroy()
 
     def destroy(self) -> None:
         """Delete the extension's files and folder. Blocks."""
-        self._loaded().destroy()
+        self._loaded()
+        self._destroy_files()
         self._disk.delete_tree(self.folder)
         if not self._disk.list(self.folder.parent):
             self._disk.delete_tree(self.folder.parent)
@@ -197,14 +229,14 @@ class ConsumeQueueExt:
         return self._files
 
     def _load(self) -> None:
-        """Load the newest files that follow each other without a gap."""
+        """Load the newest files that follow each other without a gap and have the size that the settings say."""
         files = self._files
-        found = [
-            int(entry.name)
-            for entry in self._disk.list(self.folder)
-            if is_offset_name(entry.name) and entry.size == files.file_size
-        ]
-        for offset in sorted(found):
-            if files.last is not None and files.last.end_offset != offset:
-                files.files.clear()  # what lies before a hole is not read any more
-            files.files.append(MappedFile(self._disk, files, offset, files.file_size, position=files.file_size))
+        for entry in sorted(self._disk.list(self.folder), key=lambda entry: entry.name):
+            if not is_offset_name(entry.name) or not entry.size:
+                continue
+            offset = int(entry.name)
+            if files.last is not None and (files.last.end_offset != offset or entry.size != files.file_size):
+                self._others += files.files  # what lies before a hole is not read any more
+                files.files = []
+            file = MappedFile(self._disk, files, offset, entry.size, position=entry.size)
+            (files.files if entry.size == files.file_size else self._others).append(file)

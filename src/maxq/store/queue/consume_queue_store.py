@@ -92,6 +92,7 @@ class ConsumeQueueStore:
         self.before_release: Callable[[ConsumeQueue], None] | None = None
         self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
         self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
+        self._has_light_queues = False
         self._numbered: dict[str, int] = {}  # deletions whose topics are numbered anew already, not yet dispatched
         self.set_aside: list[PurePath] = []
         self._moving = Lock()  # held while files are moved aside, and while one is deleted
@@ -120,11 +121,23 @@ class ConsumeQueueStore:
         queue = None if state is None else state.queues.get(queue_id)
         return None if queue is None else queue.owner
 
+    @property
+    def has_light_places(self) -> bool:
+        """Return whether records may have places in light queues: with enableMultiDispatch, and if it was true once,
+        for a start that dispatches a part of the log again writes their units again. With neither, a place that a
+        record names is its client's invention."""
+        return self._context.config.enable_multi_dispatch or self._has_light_queues
+
+    def note_topics(self, topics: Iterable[str]) -> None:
+        """Note that there are or were queues of these names."""
+        self._has_light_queues = self._has_light_queues or any(name.startswith(LMQ_PREFIX) for name in topics)
+
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Returns the queue, made if missing. Its first file is made with its first unit."""
         found = self.find(topic, queue_id)
         if found is not None:
             return found
+        self.note_topics([topic])
         folder = self._context.consume_queue_folder
         queue = ConsumeQueue(self._context.disk, folder, topic, queue_id, self.file_size, self._note_mapped)
         config = self._context.config
@@ -177,7 +190,7 @@ class ConsumeQueueStore:
             return
         self._number_on(message.topic, message.queue_id, message.queue_offset)
         names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
-        if names and self._context.config.enable_multi_dispatch and may_hold_places(message.topic):
+        if names and self.has_light_places and may_hold_places(message.topic):
             offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
             for name, offset in zip(names.split(","), offsets, strict=False):
                 self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, number_in(offset))

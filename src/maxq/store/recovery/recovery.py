@@ -45,6 +45,7 @@ class Recovery:
         self._deletions = parts.deletions
         self._inventory_file = parts.inventory_file
         self._inventory = parts.inventory_file.load()
+        queues.note_topics(self._inventory.queues if self._inventory is not None else ())
         self._queue_faults = queue_faults
         self._report = report
         self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
@@ -376,8 +377,11 @@ class Recovery:
     # --- index ---
 
     def _index_start(self, end: int) -> int:
-        """Return the physical offset from which the index is rebuilt."""
+        """Return the physical offset from which the index is rebuilt. With messageIndexEnable=false it stays as it is,
+        without what the log has lost: the start that continues it would not know that other records are there."""
         if not self._context.config.message_index_enable:
+            if self._index.files and self._index.files[-1].end_physical_offset >= end:
+                self._index.destroy()
             return end
         self._index.attach_last()
         if self._index_is_complete(end):

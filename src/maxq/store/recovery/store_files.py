@@ -11,35 +11,48 @@ from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.files.store_inventory import StoreInventory
 
 _DEFAULT_MEMORY = 8 << 30
+_MEMBER = "dledger-"  # and the member's id: a folder of the store
 
 
 class StoreLock:
     """The file `lock`, by which only one process at a time uses a store (exclusive lock of its first byte; content
-    `lock`)."""
+    `lock`). A log that is not below the store's folder has one of its own, `.maxq/lock`: two brokers of different
+    folders may be told to keep their logs in one."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
-        self._held: DiskLock | None = None
+        self._held: list[DiskLock] = []
 
     def take(self) -> None:
         """
         Raises:
             StoreRefusedError: another process holds it.
+            OSError: the disk refuses.
         """
-        path = self._context.root / "lock"
+        root, log = self._context.root, self._context.commit_log_folder
+        folders = [(root / "lock", "runs on this store", "storePathRootDir")]
+        if root not in log.parents:
+            setting = "storePathDLedgerCommitLog" if self._context.is_dledger else "storePathCommitLog"
+            folders.append((log / ".maxq" / "lock", "has its log in this folder", setting))
         try:
-            self._held = self._context.disk.lock(path, b"lock")
+            for path, what, setting in folders:
+                self._take(path, what, setting)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self, path: PurePath, what: str, setting: str) -> None:
+        try:
+            self._held.append(self._context.disk.lock(path, b"lock"))
         except BlockingIOError:
             raise StoreRefusedError(
-                f"{path} is locked: another broker runs on this store. Stop it, or set storePathRootDir to "
-                "another folder."
+                f"{path} is locked: another broker {what}. Stop it, or set {setting} to another folder."
             ) from None
 
     def release(self) -> None:
         """Release the lock, so that another process can open the store."""
-        if self._held is not None:
-            self._held.release()
-            self._held = None
+        while self._held:
+            self._held.pop().release()
 
 
 class AbortFile:
@@ -85,6 +98,39 @@ def refuse_foreign_store(context: StoreContext) -> None:
             f"storePathCommitLog={context.config.store_path_commit_log}: MaxQ keeps the log in one folder, and would "
             "not see what lies in the others. Move all its files into one folder, and set storePathCommitLog to that."
         )
+
+
+def refuse_other_log(context: StoreContext) -> None:
+    """Refuse to start beside the entries of a DLedger member that these settings do not name: as without
+    enableDLegerCommitLog, or with another dLegerSelfId. Its messages would be missing, and others would get their
+    places in queues.
+
+    Raises:
+        StoreRefusedError: there are such entries, and none of the member that the settings name.
+    """
+    members = [
+        entry.name for entry in context.disk.list(context.root)
+        if entry.is_dir and entry.name.startswith(_MEMBER) and _has_entries(context.disk, context.root / entry.name)
+    ]  # fmt: skip
+    own = context.dledger_folder.name if context.is_dledger else ""
+    if not members or own in members:
+        return
+    name = members[0].removeprefix(_MEMBER)
+    found = f"{context.root / members[0]} holds the log of member {name} of a DLedger group, but "
+    if context.is_dledger:
+        raise StoreRefusedError(
+            f"{found}dLegerSelfId is {context.config.dleger_self_id}. Set dLegerSelfId={name}, or set storePathRootDir "
+            f"to the folder of member {context.config.dleger_self_id}; to begin without that log, move it away."
+        )
+    raise StoreRefusedError(
+        f"{found}enableDLegerCommitLog is false. Set enableDLegerCommitLog=true and dLegerSelfId={name}; to give its "
+        "messages up, move that folder away."
+    )
+
+
+def _has_entries(disk: Disk, folder: PurePath) -> bool:
+    """Returns whether a DLedger member's folder has data files, or, if those are elsewhere, index files."""
+    return any(is_offset_name(entry.name) for name in ("data", "index") for entry in disk.list(folder / name))
 
 
 def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> None:

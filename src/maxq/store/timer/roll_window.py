@@ -10,17 +10,17 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_ROLL
 from maxq.store.timer.timer_wheel import SLOTS_PER_LAP
 
-_PRECISIONS: Final = (1000, 500, 200, 100)
+PRECISIONS: Final = (1000, 500, 200, 100)
 _BLANK_SLOTS: Final = 60
 _HOUR_MS: Final = 3_600_000
 
 
 def precision_of(config: MessageStoreConfig) -> int:
     """Return timerPrecisionMs, rounded down to one of 100, 200, 500, 1000 ms."""
-    for precision in _PRECISIONS:
+    for precision in PRECISIONS:
         if precision <= config.timer_precision_ms:
             return precision
-    return _PRECISIONS[-1]
+    return PRECISIONS[-1]
 
 
 def roll_window_ms(config: MessageStoreConfig) -> int:

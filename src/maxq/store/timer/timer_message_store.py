@@ -24,6 +24,7 @@ import logging
 from pathlib import PurePath
 from typing import Final
 
+from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
@@ -138,7 +139,8 @@ class TimerMessageStore:
         """Restore the timer's position from the files that exist. Blocks; the store must be loaded.
 
         Raises:
-            StoreRefusedError: a file has a wrong size, or no file of the timer log may be missing but one is.
+            StoreRefusedError: a file has a wrong size, or no file of the timer log may be missing but one is, or the
+                precision has changed while messages wait.
             OSError: the disk refuses.
         """
         self.metrics.load()
@@ -154,6 +156,7 @@ class TimerMessageStore:
         found = recovery.run()
         self.wheel = found.wheel
         self.pending = found.pending
+        self.read_time_ms = self.floor(found.read_time_ms)
         self.topic.in_wheel = found.enqueued
         self.saved = self._file.checkpoint
         self._version = self.saved.data_version.copy()
@@ -163,14 +166,44 @@ class TimerMessageStore:
         # before its first checkpoint this timer has passed over nothing, whoever wrote the units
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
-        self.read_time_ms = found.read_time_ms
         self._delivered_slots.add(*found.delivered)
         self._go_on_reading(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
+        if self.wheel.precision_ms != self.precision_ms:
+            self._change_precision(is_empty=found.earliest_ms is None)
+        elif self._file.is_new and self._file.precision_ms is None:
+            self._write_precision()
         self._skip_to(found.earliest_ms)
         log.info(
             "timer: %d messages wait; everything before %d is delivered; the topic is read up to %d of %d",
             self.pending, self.read_time_ms, self.topic.queue_offset, self.topic.max_queue_offset,
         )  # fmt: skip
+
+    def _change_precision(self, *, is_empty: bool) -> None:
+        """Begin a wheel of the precision that the settings say, because nothing waits: what was sent says in which slot
+        of the old precision it is due, and so do the markers that recall it.
+
+        Raises:
+            StoreRefusedError: something waits, in the wheel or in the topic.
+        """
+        before, waiting = self.wheel.precision_ms, self.topic.taken_queue_offset - self.topic.queue_offset
+        if not is_empty or waiting > 0:
+            self.release()
+            raise StoreRefusedError(
+                f"timerPrecisionMs is {self.precision_ms}, but messages with a delivery time wait that were sent while "
+                f"it was {before}: they would come early or late, and could not be recalled. Set timerPrecisionMs to "
+                f"{before}, and change it when nothing waits."
+            )
+        log.info("timerPrecisionMs was %d and is %d: a new wheel is begun", before, self.precision_ms)
+        self.wheel.release()
+        self._disk.delete(self._wheel_path)
+        self.wheel = TimerWheel(self._disk, self._wheel_path, self.precision_ms)
+        self.saved.last_timer_log_flush_pos = self.log.max_offset
+        self._write_precision()
+
+    def _write_precision(self) -> None:
+        """Write down the wheel's precision before anything is put into it: units of the log do not say it."""
+        assert self.dedupe_position is not None, "it is known once the timer's files are"
+        self._file.save(self.saved, self.dedupe_position, self.precision_ms)
 
     def _go_on_reading(self, queue_offset: int) -> None:
         """Continue reading the topic at the checkpoint's offset. Everything that the checkpoint depends on was
@@ -407,7 +440,7 @@ class TimerMessageStore:
 
     def adopt(self, checkpoint: TimerCheckpoint) -> None:
         """Adopt the progress of another broker of the group: its master, or the slave that acted for it."""
-        self.read_time_ms = checkpoint.last_read_time_ms
+        self.read_time_ms = self.floor(checkpoint.last_read_time_ms)
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()
         self._passed = (self.master_queue_offset, self.read_time_ms)

@@ -4,7 +4,8 @@ The checkpoint names a position of the timer log up to which log and wheel were 
 put into the wheel again, which harms none that is there already. One of them that is due before the checkpoint's read
 time was put there after the clock had been set back: the read time goes back to it again. Where the wheel points
 behind the end of the timer log (a Java broker's may, after a power loss), its slots are taken from the log instead.
-Without a wheel, or with one of another precision, all of it is built from the log.
+Without a wheel all of it is built from the log. The wheel has the precision that the checkpoint says, whatever the
+settings say now.
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import Final
 
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
+from maxq.store.timer.roll_window import PRECISIONS
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
 from maxq.store.timer.timer_log import UNIT_SIZE, TimerLog, TimerUnit
 from maxq.store.timer.timer_wheel import EMPTY, Slot, TimerWheel
@@ -66,8 +68,9 @@ class TimerRecovery:
         log_end: int,
         is_whole: Callable[[TimerUnit], bool] = lambda unit: True,
     ) -> None:
-        """`log_end` is the physical end of the CommitLog. `is_whole(unit)` tells whether the unit's record is in the
-        log; if not, a loss of power has torn the unit, and its message is read from the topic again."""
+        """`precision_ms` is that of a new wheel. `log_end` is the physical end of the CommitLog. `is_whole(unit)` tells
+        whether the unit's record is in the log; if not, a loss of power has torn the unit, and its message is read from
+        the topic again."""
         self._disk = disk
         self._wheel_path = wheel_path
         self._log = timer_log
@@ -86,8 +89,7 @@ class TimerRecovery:
             flushed -= _STEP_BACK
         start = self._log.unit_position(flushed) if flushed <= self._log.max_offset else self._log.min_offset
         units = list(filter(self._is_whole, self._log.recover(start, self._log_end)))
-        before = self._file.precision_ms or self._precision_ms
-        wheel = self._open_wheel(before)
+        wheel = TimerWheel(self._disk, self._wheel_path, self._file.precision_ms or self._precision_of_wheel())
         read_time_ms = self._file.checkpoint.last_read_time_ms
         found = Recovered(wheel, read_time_ms, (read_time_ms, flushed if is_own else self._log.max_offset))
         later = [unit.due_ms for unit in units if not found.is_over(unit.due_ms, unit.position)]
@@ -98,14 +100,23 @@ class TimerRecovery:
             units = list(self._log.units(self._log.min_offset))
         elif broken_from < start:
             units = list(self._log.units(self._log.unit_position(broken_from)))
-        self._apply(found, units, before)
+        self._apply(found, units)
         return found
 
-    def _open_wheel(self, before: int) -> TimerWheel:
-        if before != self._precision_ms and self._disk.exists(self._wheel_path):
-            log.warning("timerPrecisionMs was %d and is %d: the wheel is built anew", before, self._precision_ms)
-            self._disk.delete(self._wheel_path)
-        return TimerWheel(self._disk, self._wheel_path, self._precision_ms)
+    def _precision_of_wheel(self) -> int:
+        """Return the precision of a wheel whose checkpoint does not say it, because a Java broker wrote that: what a
+        unit of the log and the number of its slot say."""
+        if not self._disk.exists(self._wheel_path) or not self._disk.stat(self._wheel_path).size:
+            return self._precision_ms
+        wheel = TimerWheel(self._disk, self._wheel_path, 1, read_only=True)  # its times are the slots' numbers
+        try:
+            for _, slot in wheel.taken(1):
+                unit = self._log.read(slot.last_position)
+                if unit is not None and unit.due_ms % slot.time_ms == 0 and unit.due_ms // slot.time_ms in PRECISIONS:
+                    return unit.due_ms // slot.time_ms
+        finally:
+            wheel.release()
+        return self._precision_ms
 
     def _adopt_snapshot(self) -> int:
         """Adopt the wheel that a Java broker with timerWheelSnapshotFlush keeps in `timerwheel.<position of the timer
@@ -154,12 +165,10 @@ class TimerRecovery:
                         len(broken), self._log.min_offset, end)  # fmt: skip
         return broken_from
 
-    def _apply(self, found: Recovered, units: Iterable[TimerUnit], precision_before: int) -> None:
+    def _apply(self, found: Recovered, units: Iterable[TimerUnit]) -> None:
         for unit in units:
             if found.is_over(unit.due_ms, unit.position):
                 continue
-            if precision_before != self._precision_ms:
-                unit = self._at_new_precision(unit, found.wheel, precision_before)
             slot = found.wheel.get(unit.due_ms)
             if slot.last_position >= unit.position:
                 continue
@@ -167,13 +176,6 @@ class TimerRecovery:
             first = unit.position if slot is EMPTY else slot.first_position
             found.wheel.put(Slot(unit.due_ms, first, unit.position, slot.num + count))
             self._add(found, unit.due_ms, count)
-
-    def _at_new_precision(self, unit: TimerUnit, wheel: TimerWheel, before: int) -> TimerUnit:
-        """Return the unit in the slot of the present precision that ends when its former slot ended, or the next one
-        after."""
-        due = -(-(unit.due_ms + before) // self._precision_ms) * self._precision_ms - self._precision_ms
-        moved = unit._replace(previous=wheel.get(due).last_position, write_time_ms=due - unit.delay_ms)
-        return moved._replace(position=self._log.append(moved))
 
     @staticmethod
     def _add(found: Recovered, time_ms: int, count: int) -> None:

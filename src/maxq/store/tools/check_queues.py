@@ -233,7 +233,8 @@ class QueueCheck:
             return True
         if found[:2] != wanted[:2] or found.tags_code > MAX_EXT_ADDRESS:
             return False
-        return queue.ext.tags_code(found.tags_code) == wanted.tags_code
+        tags_code = queue.ext.tags_code(found.tags_code)
+        return tags_code is None or tags_code == wanted.tags_code  # None: whoever selects looks at the message itself
 
     # -- one queue, after the log --
 

@@ -129,7 +129,7 @@ class StoreFiles:
         self.log = self._find_log()
         self.queues = self._find_queues("consumequeue", 20)
         self.batch_queues = self._find_queues("batchconsumequeue", 46)
-        self.ext_queues = self._find_queues("consumequeue_ext", 1)
+        self.ext_queues = self._find_queues("consumequeue_ext", 0)
         self.index = self._find_index()
 
     @property
@@ -245,7 +245,11 @@ class StoreFiles:
         return files
 
     def _sequence(self, entries: list[tuple[PurePath, FileInfo]], unit_size: int = 1) -> list[DataFile]:
-        """Return the files that are named by their start offset, and report irregular ones as faults."""
+        """Return the files that are named by their start offset, and report irregular ones as faults.
+
+        Args:
+            unit_size: bytes of which a file has a multiple; 0: files may have different sizes, and gaps between them.
+        """
         files = []
         for path, entry in sorted(entries, key=lambda item: item[1].name):
             if entry.is_dir:
@@ -256,6 +260,8 @@ class StoreFiles:
             files.append(DataFile(path, int(entry.name), entry.size))
         if files and files[-1].size == 0:
             files.pop()  # created, and the power went: every broker deletes it at start
+        if not unit_size:
+            return files
         usual = Counter(file.size for file in files).most_common(1)[0][0] if files else 0
         kept = [file for file in files if self._size_is_right(file, usual, unit_size)]
         for before, after in pairwise(kept):

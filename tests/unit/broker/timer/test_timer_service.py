@@ -8,6 +8,7 @@ import pytest
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
+from maxq.errors import StoreRefusedError
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC, delete_key
@@ -192,6 +193,65 @@ def test_a_unit_that_a_loss_of_power_tore_costs_no_message() -> None:
         await world.open()
         await world.sleep_ms(15_000)
         assert sorted(world.bodies()) == ["0", "1", "2", "3"]
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("precision", [100, 500])
+def test_another_precision_is_refused_while_messages_wait_and_taken_when_none_does(precision: int) -> None:
+    """What waits says in which slot of the old precision it is due, and so does what recalls it."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(30_000, "waits")
+        await world.sleep_ms(3_000)
+        await world.close()
+        world.configure(timer_precision_ms=precision)
+        with pytest.raises(
+            StoreRefusedError, match=f"timerPrecisionMs is {precision}, .* Set timerPrecisionMs to 1000"
+        ):
+            await world.open()
+        await world.store.shutdown()
+        world.configure(timer_precision_ms=1000)
+        await world.open()
+        await world.sleep_ms(30_000)
+        assert world.bodies() == ["waits"]
+        await world.close()
+        world.configure(timer_precision_ms=precision)
+        await world.open()
+        due = world.clock.wall_ms() + 7_777
+        world.send(str(due), TIMER_DELIVER_MS=str(due))
+        await world.sleep_ms(10_000)
+        assert 0 <= world.delivered()[-1].store_timestamp - due <= precision + 100
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_kill_before_the_first_checkpoint_leaves_the_precision_known(is_new: bool) -> None:
+    """What waits is in the wheel and in its log, neither of which says it."""
+
+    async def story(world: TimerWorld) -> None:
+        world.configure(timer_precision_ms=100 if is_new else 1000, timer_flush_interval_ms=3_600_000)
+        await world.open()
+        if not is_new:
+            await world.close()
+            world.configure(timer_precision_ms=100)
+            await world.open()
+        due = world.clock.wall_ms() // 1000 * 1000 + 20_000
+        world.send("waits", TIMER_DELIVER_MS=str(due))
+        await world.sleep_ms(3_000)
+        await world.kill()
+        world.configure(timer_precision_ms=1000)
+        with pytest.raises(StoreRefusedError, match="Set timerPrecisionMs to 100"):
+            await world.open()
+        await world.store.shutdown()
+        world.configure(timer_precision_ms=100)
+        await world.open()
+        await world.sleep_ms(20_000)
+        assert world.bodies() == ["waits"]
         await world.close()
 
     in_virtual_time(story)

@@ -323,8 +323,10 @@ def test_copies_of_a_queue_that_the_log_has_lost_whole_are_forgotten(tmp_path: P
     again.close()
 
 
-async def test_tags_and_property_tests_filter(tmp_path: Path) -> None:
-    store = compacting(tmp_path)
+@pytest.mark.parametrize("ext", [True, False])
+async def test_tags_and_property_tests_filter(tmp_path: Path, ext: bool) -> None:
+    """Also where the queue's units have addresses of extension units in place of the tags."""
+    store = compacting(tmp_path, enable_consume_queue_ext=ext, mapped_file_size_consume_queue_ext=1024)
     for number in range(6):
         put(store, f"k{number}", b"x", TAGS="a" if number % 2 else "b")
 

@@ -309,7 +309,23 @@ def test_a_damaged_queue_offset_is_mended_durably(log: CommitLog, monkeypatch: p
     record = log.record(offset)
     assert record is not None
     assert struct.unpack_from(">q", record, 20) == (123_456,)
-    assert flushed == [(offset - SIZE + 20, offset - SIZE + 28)]
+    ((start, end),) = flushed
+    assert start <= offset - SIZE + 20 < offset - SIZE + 28 <= end
+
+
+def test_a_queue_offset_whose_correction_cannot_be_synced_stays_as_it_was(
+    log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset, _ = fill(log, 10)[3]
+    before = bytes(log.record(offset) or b"")
+
+    def refuse(region: SystemMappedRegion, start: int, end: int) -> None:
+        raise SyncFailedError(errno.EIO, "the device refuses")
+
+    monkeypatch.setattr(SystemMappedRegion, "flush", refuse)
+    with pytest.raises(SyncFailedError):
+        log.mend_queue_offset(offset, 123_456)
+    assert bytes(log.record(offset) or b"") == before
 
 
 def test_a_sync_that_fails_is_told_to_who_relies_on_it(log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,18 @@ def test_the_property_crc_is_checked_when_asked(form: ModuleType) -> None:
     assert scan(form, bytes(bare), check_prop_crc=True)[2] == form.STOP_END
     bare[50] ^= 1  # born host: only this CRC covers it
     assert scan(form, bytes(bare), check_prop_crc=True)[2] == form.STOP_BAD_CRC
-    assert scan(form, record(0), check_prop_crc=True)[2] == form.STOP_BAD_CRC
+    without = bytearray(record(0, properties=b"a\x01b\x02"))
+    assert scan(form, bytes(without), check_prop_crc=True)[2] == form.STOP_END
+    without[-1] = 0
+    assert scan(form, bytes(without), check_prop_crc=True)[2] == form.STOP_BAD_CRC
+    assert scan(form, record(0, properties=b""), check_prop_crc=True)[2] == form.STOP_END
+    flipped = bytearray(record(0, properties=b""))
+    flipped[90] ^= 1
+    assert scan(form, bytes(flipped), check_prop_crc=True)[2] == form.STOP_BAD_CRC
+    bare[50] ^= 3
+    form.renew_prop_crc(memoryview(bare))
+    assert scan(form, bytes(bare), check_prop_crc=True)[2] == form.STOP_END
+    form.renew_prop_crc(memoryview(flipped))
     assert form.encode_prop_crc(961708305) == b"5038071690"
 
 

@@ -385,7 +385,7 @@ def with_ext(root: Path, count: int, *, addresses: int) -> tuple[ConsumeQueue, l
     """A queue of `count` units, of which the last `addresses` have extension units; and their addresses."""
     queue = filled(root, count)
     queue.ext = ConsumeQueueExt(SystemDisk(), root / "ext", "T", 3, 1024)
-    queue.ext.place(None, is_new=True)
+    queue.ext.place(None, unknown=0)
     found = []
     for number in range(count - addresses, count):
         address = queue.ext.put(CqExtUnit(1000 + number, number, b"bits"))

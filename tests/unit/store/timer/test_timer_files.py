@@ -305,21 +305,20 @@ def test_javas_newest_snapshot_takes_the_wheels_place(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("timerwheel*")) == ["timerwheel"]
 
 
-@pytest.mark.parametrize(("before", "after", "slot"), [(1000, 100, NOW + 5900), (100, 1000, NOW + 5000)])
-def test_another_precision_moves_slots_but_never_to_an_earlier_end(
-    tmp_path: Path, before: int, after: int, slot: int
-) -> None:
-    files = Files(tmp_path, before)
+@pytest.mark.parametrize("told", [True, False])
+def test_a_wheel_has_the_precision_that_it_was_made_with(tmp_path: Path, told: bool) -> None:
+    """A Java broker's checkpoint does not say which that was."""
+    files = Files(tmp_path, 1000)
     wheel = files.recover()
-    due = NOW + 5000 if before == 1000 else NOW + 5300
-    files.log.append(unit(due, 1))
-    wheel.put(Slot(due, 0, 0, 1))
+    files.log.append(unit(NOW + 5000, 1))
+    wheel.put(Slot(NOW + 5000, 0, 0, 1))
     files.save(wheel, 52)
-    again = Files(tmp_path, after)
-    found = again.recover().get(slot)
-    assert found.num == 1
-    moved = again.log.read(found.last_position)
-    assert moved is not None and moved.due_ms == slot and slot + after >= due + before
+    if not told:
+        path = tmp_path / "config" / "timercheck"
+        path.write_bytes(path.read_bytes()[:56])
+    again = Files(tmp_path, 100)
+    assert again.recover().precision_ms == 1000
+    assert (again.found.pending, again.found.earliest_ms) == (1, NOW + 5000)
 
 
 @pytest.mark.parametrize(("given", "precision"), [(100, 100), (150, 100), (499, 200), (999, 500), (5000, 1000)])
