@@ -758,6 +758,7 @@ class BrokerController:
 
     async def _load(self) -> None:
         role = self._settings.store.broker_role
+        await run_blocking(self.store.lock)  # a broker that just ends here writes its tables last
         await run_blocking(self.store_owner.check, role)
         for table in self._persistent_tables():
             await run_blocking(table.load)
@@ -873,6 +874,7 @@ class BrokerController:
         try:
             await self._close_all()
         finally:
+            self.store.unlock()
             assert self._closed is not None, "something was opened"
             self._closed.set()
 

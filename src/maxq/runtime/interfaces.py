@@ -176,8 +176,9 @@ class SmallFiles(Protocol):
         """Return facts about a file; raises FileNotFoundError if it does not exist."""
         ...
 
-    def lock(self, path: PurePath, content: bytes) -> DiskLock:
-        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it."""
+    def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> DiskLock:
+        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it. `with_folder`:
+        also if the file was deleted since, which is no reason to let go of what it guards."""
         ...
 
 

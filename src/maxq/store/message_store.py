@@ -30,6 +30,7 @@ from maxq.store.read.message_reader import TagFilter
 from maxq.store.read.topic_reader import TopicReader
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.restore_places import restore_keys, restore_places
+from maxq.store.recovery.store_files import refusing
 from maxq.store.retention.trusted_time import TrustedTime
 from maxq.store.store_life import StoreLife
 from maxq.store.store_parts import StoreParts
@@ -133,6 +134,20 @@ class MessageStore:
     def topics(self) -> dict[bytes, TopicWriteState]:
         """Return what the compiled modules keep of each topic, by name."""
         return self.queues.topics
+
+    def lock(self) -> None:
+        """Lock the folder for files beside the store's own, such as a broker's tables, which must be read after another
+        process has written them for the last time. Blocks. `load` and `shutdown` may follow, and `unlock` must.
+
+        Raises:
+            StoreRefusedError: another process uses the store, or the disk refuses.
+        """
+        with refusing(self._context):
+            self._life.lock.take()
+
+    def unlock(self) -> None:
+        """Release what `lock` took; without effect if that was refused."""
+        self._life.lock.release()
 
     def load(self) -> RecoveryReport:
         """Lock the folder, find the files and recover. Blocks.

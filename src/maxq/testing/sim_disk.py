@@ -397,7 +397,7 @@ class SimDisk:
         return DiskUsage(self.total_bytes, used, self.total_bytes - used)
 
     @_alone
-    def lock(self, path: PurePath, content: bytes) -> SimDiskLock:
+    def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> SimDiskLock:
         key = _key(path)
         self._step("lock", key)
         self._check_writable(key)

@@ -21,6 +21,10 @@ class Numbers(ConfigManager):
         self.values = [int(text) for text in data.split(b",")]
 
 
+class Counts(Numbers):
+    MAY_BE_LOST = True
+
+
 def written(path: Path, *tables: list[int]) -> None:
     for values in tables:
         numbers = Numbers(path)
@@ -54,7 +58,24 @@ def test_no_file_at_all_is_an_empty_table(tmp_path: Path) -> None:
     assert loaded(tmp_path / "n.json") == []
 
 
-def test_a_broken_bak_alone_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "n.json.bak").write_bytes(b"rubbish")
-    with pytest.raises(StoreRefusedError, match=r"n\.json\.bak is not readable"):
-        loaded(tmp_path / "n.json")
+@pytest.mark.parametrize("file", [b"", b"\0", b"1,x", None])
+@pytest.mark.parametrize("backup", [b"", b"\0", b"rubbish", None])
+def test_a_table_of_which_only_what_cannot_be_read_is_there_is_refused_by_name(
+    tmp_path: Path, file: bytes | None, backup: bytes | None
+) -> None:
+    path = tmp_path / "n.json"
+    for each, content in ((path, file), (tmp_path / "n.json.bak", backup)):
+        if content is not None:
+            each.write_bytes(content)
+    if file is backup is None:
+        return
+    with pytest.raises(StoreRefusedError, match=r"n\.json (is|is not) .*, and n\.json\.bak (is|is not) "):
+        loaded(path)
+    assert not path.with_name("n.json.broken").exists()
+    assert (path.read_bytes() if path.exists() else None) == file
+    may_be_lost = Counts(path)
+    may_be_lost.load()
+    assert may_be_lost.values == []
+    may_be_lost.values = [7]
+    may_be_lost.persist()
+    assert loaded(path) == [7]

@@ -20,6 +20,8 @@ class TransactionMetrics(PeriodicManager):
     """Counts of transactions. They are rebuilt from the half topic when a broker begins to run checks, so a crash does
     not make them wrong."""
 
+    MAY_BE_LOST = True
+
     def __init__(self, disk: Disk, path: PurePath, *, clock: Clock) -> None:
         super().__init__(disk, path)
         self._clock = clock
@@ -85,9 +87,10 @@ class TransactionMetrics(PeriodicManager):
     def from_json(self, value: dict[str, Any]) -> None:
         counts = object_member(value, "transactionCount")
         try:
-            self._counts = {topic: int(metric["count"]) for topic, metric in counts.items()}
-            self._changed_ms = {topic: int(metric["timeStamp"]) for topic, metric in counts.items()}
+            found = {topic: int(metric["count"]) for topic, metric in counts.items()}
+            changed_ms = {topic: int(metric["timeStamp"]) for topic, metric in counts.items()}
         except (KeyError, TypeError, ValueError) as error:
             raise RemoteProtocolError(f"transactionCount is not counts by topic: {error!r}") from None
         if value.get("dataVersion") is not None:
             self._version = DataVersion.from_json(value["dataVersion"])
+        self._counts, self._changed_ms = found, changed_ms

@@ -109,7 +109,7 @@ class ArrowDisk:
     def usage(self, path: PurePath) -> DiskUsage:
         raise _read_only()
 
-    def lock(self, path: PurePath, content: bytes) -> DiskLock:
+    def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> DiskLock:
         raise _read_only()
 
 

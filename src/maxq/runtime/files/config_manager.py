@@ -1,9 +1,10 @@
 """ConfigManager: a table that is one small file under config/, with its predecessor beside it as `<name>.bak`.
 
 Writing: the file becomes the .bak, then the new content appears under the name, each step atomic and durable. Whenever
-the power goes, one of the two is whole. Reading: a file that is missing, empty or not readable is put aside and the
-.bak is taken instead; no .bak either is an empty table (a new broker); a .bak that cannot be read is a refusal, for
-starting empty would lose offsets or topics in silence.
+the power goes, one of the two is whole. Reading: a file that is empty or not readable is put aside and the .bak is
+taken instead, as it is if the file is missing. Neither file is an empty table (a new broker). If one is there, but none
+that can be read, the start is refused, for starting empty would lose offsets or topics in silence; unless the table is
+one that may be lost.
 
 Source:
     common/ConfigManager.java (load, loadBak, persist), MixAll.string2File.
@@ -12,6 +13,7 @@ Source:
 import logging
 from abc import ABC, abstractmethod
 from pathlib import PurePath
+from typing import ClassVar
 
 from maxq.errors import MaxQError, StoreRefusedError
 from maxq.runtime.interfaces import Disk
@@ -20,7 +22,14 @@ log = logging.getLogger(__name__)
 
 
 class ConfigManager(ABC):
-    """A table that is stored in one file below `config`; subclasses encode and decode it."""
+    """A table that is stored in one file below `config`; subclasses encode and decode it.
+
+    Attributes:
+        MAY_BE_LOST: the broker fills the table again by itself, or only counts in it. A `decode` that fails leaves it
+            empty then.
+    """
+
+    MAY_BE_LOST: ClassVar[bool] = False
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self._disk = disk
@@ -48,21 +57,23 @@ class ConfigManager(ABC):
         """Fill the table from the file or its .bak; leave it empty if there is neither.
 
         Raises:
-            StoreRefusedError: only the .bak is left and it cannot be read.
+            StoreRefusedError: one of them is there, and none can be read.
         """
         problem = self._take(self._file)
         if problem is None:
             return
-        if problem:
-            log.error(
-                "%s %s: it is put aside as .broken and %s is read instead", self._file, problem, self._backup.name
-            )
-            self._disk.rename(self._file, self._file.with_name(self._file.name + ".broken"))
-        problem = self._take(self._backup)
-        if problem:
+        backup_problem = self._take(self._backup)
+        if backup_problem is None:
+            if problem:
+                log.error("%s %s: it is put aside as .broken, %s was read", self._file, problem, self._backup.name)
+                self._disk.rename(self._file, self._file.with_name(self._file.name + ".broken"))
+        elif (problem or backup_problem) and self.MAY_BE_LOST:
+            log.warning("%s cannot be read, nor can %s: it is filled anew", self._file, self._backup.name)
+        elif problem or backup_problem:
             raise StoreRefusedError(
-                f"{self._backup} {problem}, and {self._file.name} cannot be read either. Restore one of them from a "
-                f"copy or from another broker; delete both only if this table may start empty."
+                f"{self._file} {problem or 'is missing'}, and {self._backup.name} {backup_problem or 'is missing'}. "
+                "Restore one of them from a copy or from another broker; delete both only if this table may start "
+                "empty."
             )
 
     def _take(self, path: PurePath) -> str | None:

@@ -192,8 +192,8 @@ class OverlayDisk:
     def usage(self, path: PurePath) -> DiskUsage:
         return self._disk.usage(path)
 
-    def lock(self, path: PurePath, content: bytes) -> DiskLock:
-        return self._disk.lock(self._above(path), content)
+    def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> DiskLock:
+        return self._disk.lock(self._above(path), content, with_folder=with_folder)
 
     def is_locked(self, path: PurePath) -> bool:
         return self._disk.is_locked(self._above(path))  # who runs on the original does not write here

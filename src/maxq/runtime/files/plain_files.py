@@ -37,7 +37,7 @@ class PlainFiles:
         facts, is_dir = found.stat(), found.is_dir()
         return FileInfo(found.name, 0 if is_dir else facts.st_size, facts.st_mtime_ns // 1_000_000, is_dir)
 
-    def lock(self, path: PurePath, content: bytes) -> "PlainLock":
+    def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> "PlainLock":
         return PlainLock(path)
 
 

@@ -217,23 +217,26 @@ class SystemDiskLock:
     """A POSIX record lock on byte 0, as Java's FileChannel.tryLock takes it.
 
     Such locks belong to the process: a second one from this process would be granted, and closing any descriptor of
-    the file drops them all. So the process keeps its own list.
+    the file drops them all. So the process keeps its own list. Another process that finds the file deleted would make
+    and lock a new one: with its folder locked, too, by flock(2), it is refused.
     """
 
     _held: ClassVar[set[tuple[int, int]]] = set()
 
-    def __init__(self, path: Path, content: bytes) -> None:
+    def __init__(self, path: Path, content: bytes, *, with_folder: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             facts = path.stat()
             if (facts.st_dev, facts.st_ino) in self._held:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process already", str(path))
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._folder_fd = _locked_folder(path.parent, fcntl.LOCK_EX) if with_folder else -1
+        self._fd = -1
         try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             write_all(self._fd, memoryview(content), 0)
         except BaseException:
-            os.close(self._fd)
+            self._close()
             raise
         facts = os.fstat(self._fd)
         self._key = (facts.st_dev, facts.st_ino)
@@ -241,9 +244,16 @@ class SystemDiskLock:
 
     def release(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            self._close()
             self._held.discard(self._key)
+
+    def _close(self) -> None:
+        if self._folder_fd >= 0:
+            fcntl.flock(self._folder_fd, fcntl.LOCK_UN)  # for a process that was forked meanwhile, too
+        for fd in (self._folder_fd, self._fd):
+            if fd >= 0:
+                os.close(fd)
+        self._folder_fd = self._fd = -1
 
     @classmethod
     def is_held(cls, path: Path) -> bool:
@@ -254,12 +264,45 @@ class SystemDiskLock:
                 return True
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return False
+            return _is_folder_locked(path.parent)
         try:
             wish = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
             return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, wish))[0] != fcntl.F_UNLCK)
         finally:
             os.close(fd)
+
+
+def _locked_folder(folder: Path, how: int) -> int:
+    """Lock a folder with flock(2), exclusively or shared.
+
+    Returns:
+        A descriptor that holds the lock; -1 on a file system on which folders cannot be locked, such as NFS.
+
+    Raises:
+        BlockingIOError: another process, or this one, holds it.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise
+    except OSError:
+        os.close(fd)
+        return -1
+    return fd
+
+
+def _is_folder_locked(folder: Path) -> bool:
+    try:
+        fd = _locked_folder(folder, fcntl.LOCK_SH)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    if fd >= 0:
+        os.close(fd)
+    return False
 
 
 class SystemDisk:
@@ -336,8 +379,8 @@ class SystemDisk:
         used = (facts.f_blocks - facts.f_bfree) * block
         return DiskUsage(facts.f_blocks * block, used, facts.f_bavail * block)
 
-    def lock(self, path: PurePath, content: bytes) -> SystemDiskLock:
-        return SystemDiskLock(Path(path), content)
+    def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> SystemDiskLock:
+        return SystemDiskLock(Path(path), content, with_folder=with_folder)
 
     def is_locked(self, path: PurePath) -> bool:
         return SystemDiskLock.is_held(Path(path))

@@ -22,13 +22,20 @@ class StoreLock:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._held: list[DiskLock] = []
+        self._takers = 0
 
     def take(self) -> None:
-        """
+        """Take the lock. Who holds it may take it again, and then releases it as often.
+
         Raises:
             StoreRefusedError: another process holds it.
             OSError: the disk refuses.
         """
+        if not self._takers:
+            self._take_all()
+        self._takers += 1
+
+    def _take_all(self) -> None:
         root, log = self._context.root, self._context.commit_log_folder
         folders = [(root / "lock", "runs on this store", "storePathRootDir")]
         if root not in log.parents:
@@ -38,12 +45,12 @@ class StoreLock:
             for path, what, setting in folders:
                 self._take(path, what, setting)
         except BaseException:
-            self.release()
+            self._release_all()
             raise
 
     def _take(self, path: PurePath, what: str, setting: str) -> None:
         try:
-            self._held.append(self._context.disk.lock(path, b"lock"))
+            self._held.append(self._context.disk.lock(path, b"lock", with_folder=True))
         except BlockingIOError:
             raise StoreRefusedError(
                 f"{path} is locked: another broker {what}. Stop it, or set {setting} to another folder."
@@ -51,6 +58,11 @@ class StoreLock:
 
     def release(self) -> None:
         """Release the lock, so that another process can open the store."""
+        self._takers = max(0, self._takers - 1)
+        if not self._takers:
+            self._release_all()
+
+    def _release_all(self) -> None:
         while self._held:
             self._held.pop().release()
 

@@ -24,6 +24,8 @@ class TimerMetrics(ConfigManager):
         is_changed: there is something to persist.
     """
 
+    MAY_BE_LOST = True
+
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
         self.counts: dict[str, int] = {}
@@ -63,5 +65,5 @@ class TimerMetrics(ConfigManager):
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise RemoteProtocolError(f"a timing count is an object with count and timeStamp: {error!r}") from None
         version = value.get("dataVersion")
-        self.counts, self._times = counts, times
         self._version = DataVersion() if version is None else DataVersion.from_json(version)
+        self.counts, self._times = counts, times

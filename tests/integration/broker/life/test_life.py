@@ -13,7 +13,7 @@ from maxq.codes import RequestCode
 from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.settings import BrokerSettings
-from maxq.errors import BrokerEndedError, ConfigError, RemotingError, StoreFailedError
+from maxq.errors import BrokerEndedError, ConfigError, RemotingError, StoreFailedError, StoreRefusedError
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -149,6 +149,61 @@ async def test_port_in_use_leaves_the_store_free_for_the_next_try(tmp_path: Path
     third = controller_of(tmp_path / "other")
     await third.start()
     await third.shutdown()
+
+
+@pytest.mark.parametrize("lock_is_deleted", [False, True])
+async def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(
+    tmp_path: Path, start_broker: Start, lock_is_deleted: bool
+) -> None:
+    first = await start_broker()
+    await first.send("T", b"x")
+    await first.controller.topics.persisted()
+    await first.controller.store.flusher.flush_all()
+    (first.folder / "config" / "topics.json").write_bytes(b"half a tab")
+    if lock_is_deleted:  # as who takes it for what a crash has left
+        (first.folder / "lock").unlink()
+    config = first.folder / "config"
+    before = {path: path.read_bytes() for path in config.iterdir()}
+    for settings in ({}, {"brokerName": "other"}):
+        with pytest.raises(StoreRefusedError, match="lock is locked: another broker runs on this store"):
+            await controller_of(first.folder, **settings).start()
+    assert {path: path.read_bytes() for path in config.iterdir()} == before
+
+
+class GuardedDisk(SystemDisk):
+    """Notes which tables were read or written while nobody held the store's lock.
+
+    Attributes:
+        unguarded: their names.
+    """
+
+    def __init__(self, store: Path) -> None:
+        super().__init__()
+        self._store = store
+        self.unguarded: list[str] = []
+
+    def read(self, path: PurePath) -> bytes:
+        self._look(path)
+        return super().read(path)
+
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        self._look(path)
+        super().replace(path, data, private=private)
+
+    def _look(self, path: PurePath) -> None:
+        if path.is_relative_to(self._store) and not self.is_locked(self._store / "lock"):
+            self.unguarded.append(path.name)
+
+
+async def test_nothing_of_a_store_is_read_or_written_but_under_its_lock(tmp_path: Path, start_broker: Start) -> None:
+    """Another broker may end, or begin, on it just then: one would have tables that the other changes."""
+    disk = GuardedDisk(tmp_path / "store")
+    for _ in range(2):
+        broker = await start_broker(disk=disk)
+        await broker.send("T", b"x")
+        broker.create_topic("new")
+        await broker.controller.shutdown()
+    assert disk.unguarded == []
 
 
 async def test_start_that_is_cancelled_while_a_name_server_is_silent_leaves_everything_closed(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ class ConsumerFilterManager(PersistentManager):
         bloom_filter: sizes of the bit maps.
     """
 
+    MAY_BE_LOST = True  # consumers register with each heartbeat
+
     def __init__(
         self,
         disk: Disk,
