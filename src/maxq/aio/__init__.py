@@ -12,44 +12,25 @@ types.
 import importlib
 from typing import TYPE_CHECKING, Any, Unpack
 
+from maxq.client import shared_names
 from maxq.client.admin import admin
 from maxq.client.argument_checks import config_of
 from maxq.client.client_config import ClientConfig, ProducerConfig
-from maxq.client.instance.request_reply import create_reply_message
-from maxq.client.message_selector import MessageSelector
 from maxq.client.producer import producer, transaction_producer
-from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
-from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.client.settings import ClientSettings, ProducerSettings
+from maxq.client.shared_names import *  # noqa: F403 - its __all__ is the list
 from maxq.machine import system_environment
-from maxq.protocol.enums import ConsumeFromWhere, MessageModel
-from maxq.protocol.message.message import Message, MessageExt
-from maxq.protocol.message.message_queue import MessageQueue
 
 __all__ = [
     "Admin",
-    "ConsumeContext",
-    "ConsumeFromWhere",
-    "ConsumeResult",
     "LitePullConsumer",
-    "LocalTransactionState",
-    "Message",
-    "MessageExt",
-    "MessageModel",
-    "MessageQueue",
-    "MessageSelector",
     "Producer",
     "PushConsumer",
-    "SendResult",
-    "SendStatus",
     "SimpleConsumer",
-    "TransactionListener",
     "TransactionProducer",
-    "TransactionSendResult",
-    "create_reply_message",
     "system_environment",
 ]
+__all__ += shared_names.__all__
 
 if TYPE_CHECKING:
     from maxq.aio.consumers import LitePullConsumer, PushConsumer, SimpleConsumer
@@ -98,7 +79,7 @@ class TransactionProducer(transaction_producer.TransactionProducer):
         self,
         producer_group: str,
         namesrv_addr: str,
-        listener: TransactionListener,
+        listener: shared_names.TransactionListener,
         **settings: "Unpack[ProducerSettings]",
     ) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})

@@ -13,49 +13,30 @@ import importlib
 from typing import TYPE_CHECKING, Any, Unpack
 
 from maxq import aio
+from maxq.client import shared_names
 from maxq.client.argument_checks import config_of
 from maxq.client.blocking import sync
 from maxq.client.client_config import ClientConfig, ProducerConfig
-from maxq.client.instance.request_reply import create_reply_message
-from maxq.client.message_selector import MessageSelector
-from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
-from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.client.settings import ClientSettings, ProducerSettings
+from maxq.client.shared_names import *  # noqa: F403 - its __all__ is the list
 from maxq.machine import new_event_loop, system_environment
-from maxq.protocol.enums import ConsumeFromWhere, MessageModel
-from maxq.protocol.message.message import Message, MessageExt
-from maxq.protocol.message.message_queue import MessageQueue
 
 __all__ = [
     "Admin",
-    "ConsumeContext",
-    "ConsumeFromWhere",
-    "ConsumeResult",
     "LitePullConsumer",
-    "LocalTransactionState",
-    "Message",
-    "MessageExt",
-    "MessageModel",
-    "MessageQueue",
-    "MessageSelector",
     "Producer",
     "PushConsumer",
-    "SendResult",
-    "SendStatus",
     "SimpleConsumer",
-    "TransactionListener",
     "TransactionProducer",
-    "TransactionSendResult",
     "async_admin",
     "async_lite_pull_consumer",
     "async_producer",
     "async_push_consumer",
     "async_simple_consumer",
     "async_transaction_producer",
-    "create_reply_message",
     "system_environment",
 ]
+__all__ += shared_names.__all__
 
 
 def __dir__() -> list[str]:
@@ -93,7 +74,7 @@ class TransactionProducer(sync.TransactionProducer):
         self,
         producer_group: str,
         namesrv_addr: str,
-        listener: TransactionListener,
+        listener: shared_names.TransactionListener,
         **settings: "Unpack[ProducerSettings]",
     ) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
