@@ -34,7 +34,7 @@ MaxQError
 """
 
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 
 class MaxQError(Exception):
@@ -44,6 +44,15 @@ class MaxQError(Exception):
     retriable: bool = False  # may the same call succeed later or elsewhere?
     refresh_route: bool = False  # is the caller's route suspect?
     is_wrong_value: bool = False  # something that the caller gave can be no value, whatever servers say
+    may_be_stored: bool = False  # of a send: its message may be stored in spite of this error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Support `copy` and `pickle`, also of classes whose constructor takes other arguments than the message."""
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[MaxQError], args: tuple[object, ...]) -> MaxQError:
+    return kind.__new__(kind, *args)
 
 
 class ConfigError(MaxQError):
@@ -138,6 +147,8 @@ class LocalProtocolError(ProtocolError):
 class RemoteProtocolError(ProtocolError):
     """The peer sent bytes that violate the protocol; the connection must be closed."""
 
+    may_be_stored = True
+
 
 class MissingFieldError(RemoteProtocolError):
     """A request lacks the custom header field `name`, or its value does not parse. The connection is fine."""
@@ -187,6 +198,7 @@ class RemotingTimeoutError(RemotingError):
     """No answer within `timeout_ms`."""
 
     refresh_route = True
+    may_be_stored = True
 
     def __init__(self, message: str, *, address: str = "", timeout_ms: int = 0) -> None:
         super().__init__(message, address=address)
@@ -194,9 +206,13 @@ class RemotingTimeoutError(RemotingError):
 
 
 class RemotingSendError(RemotingError):
-    """The connection broke before the answer came."""
+    """The connection broke before the answer came, or, if not `may_be_stored`, before the request was sent."""
 
     refresh_route = True
+
+    def __init__(self, message: str, *, address: str = "", may_be_stored: bool = True) -> None:
+        super().__init__(message, address=address)
+        self.may_be_stored = may_be_stored
 
 
 class BrokerError(MaxQError):
@@ -296,9 +312,6 @@ class DataLossError(PipelineError):
         self.available = available
         self.reason = reason
         self.end = end
-
-    def __reduce__(self) -> tuple[type, tuple[str, int | None, tuple[int, int] | None, str, int | None]]:
-        return type(self), (self.queue, self.wanted, self.available, self.reason, self.end)
 
 
 class JavaNotFoundError(PipelineError):

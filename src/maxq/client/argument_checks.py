@@ -131,14 +131,14 @@ def check_offsets(offsets: Mapping[MessageQueue, int]) -> None:
         check_number(f"the offset of {queue}", offset, high=LONG_MAX)
 
 
-def check_messages(messages: object) -> None:
-    """Check the argument of `send_many`.
+def check_messages(messages: object, call: str) -> None:
+    """Check the argument of `send_many` or `send_batch`.
 
     Raises:
         WrongArgumentError: it cannot be gone through, or is a text.
     """
     if not isinstance(messages, Iterable) or isinstance(messages, str | bytes):
-        raise WrongArgumentError(f"send_many takes a list of Message, not {messages!r:.80}; for one there is `send`")
+        raise WrongArgumentError(f"{call} takes a list of Message, not {messages!r:.80}; for one there is `send`")
 
 
 def check_received(messages: object) -> None:

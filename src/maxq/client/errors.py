@@ -43,7 +43,8 @@ class NoMasterError(ClientError):
 
 
 class SendFailedError(ClientError):
-    """All attempts to send failed. `attempts` lists (broker name, error) in order; the last one is the `__cause__`."""
+    """All attempts to send failed. `attempts` lists (broker name, error) in order; the last one is the `__cause__`.
+    `may_be_stored` tells whether one of them may have stored the message."""
 
     retriable = True
 
@@ -57,6 +58,7 @@ class RequestTimeoutError(ClientError):
 
     response_code = 10006
     retriable = True
+    may_be_stored = True
 
     def __init__(self, message: str, *, timeout_ms: int) -> None:
         super().__init__(message)
@@ -64,4 +66,8 @@ class RequestTimeoutError(ClientError):
 
 
 class NotRunningError(ClientError):
-    """The client was not started, or is shut down."""
+    """The client was not started, or is shut down, perhaps while a call was under way (`may_be_stored`)."""
+
+    def __init__(self, message: str, *, may_be_stored: bool = False) -> None:
+        super().__init__(message)
+        self.may_be_stored = may_be_stored

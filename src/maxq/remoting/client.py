@@ -103,7 +103,8 @@ class RemotingClient(RemotingEndpoint):
             if response.code != ResponseCode.GO_AWAY:
                 return response
             self.forget(address, again)
-        raise RemotingSendError(f"send request to <{address}> failed: it goes away", address=address)
+        text = f"send request to <{address}> failed: it goes away"
+        raise RemotingSendError(text, address=address, may_be_stored=False)
 
     async def connect(self, address: str, timeout_ms: int) -> Connection:
         """Return the connection to `host:port`, and make it if there is none. It is for callers that send many requests

@@ -369,7 +369,8 @@ class Connection(asyncio.BufferedProtocol):
     def _check_open(self) -> None:
         address = self.remote_address
         if self.is_closed:
-            raise RemotingSendError(f"send request to <{address}> failed: {self.close_reason}", address=address)
+            text = f"send request to <{address}> failed: {self.close_reason}"
+            raise RemotingSendError(text, address=address, may_be_stored=False)
 
     def close(self, reason: str = "closed by us") -> None:
         """Close when what is buffered has been sent."""

@@ -1,12 +1,21 @@
 """Errors name what was asked, of whom, for which topic or group, and what to do."""
 
+import pickle
 from collections.abc import Callable
 from copy import copy
 
 import pytest
 
 from maxq import api
-from maxq.errors import MaxQError, RemotingConnectError, RemotingTimeoutError
+from maxq.client.errors import MessageRefusedError, RequestTimeoutError, SendFailedError
+from maxq.errors import (
+    BrokerError,
+    DataLossError,
+    MaxQError,
+    MissingFieldError,
+    RemotingConnectError,
+    RemotingTimeoutError,
+)
 
 NOWHERE = "127.0.0.1:1"
 QUEUE = api.MessageQueue("Orders", "b", 0)
@@ -89,3 +98,25 @@ def test_an_error_that_says_more_is_the_same_error() -> None:
     assert str(error) == "refused" and str(told) == str(copy(told)) == "no name server answers: refused"
     late = RemotingTimeoutError("late", address="h:1", timeout_ms=7).told_as("sending to topic T: late")
     assert (late.address, late.timeout_ms) == ("h:1", 7)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BrokerError(13, "too large", address="h:1"),
+        RequestTimeoutError("no reply", timeout_ms=7),
+        SendFailedError("failed twice", [("a", BrokerError(2, "busy")), ("b", RemotingTimeoutError("late"))]),
+        DataLossError("t/b/0", 3, (5, 9), "was deleted"),
+        MissingFieldError("topic"),
+        MessageRefusedError("too large", size=9, limit=5),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_survives_the_way_to_another_process(error: MaxQError) -> None:
+    error.may_be_stored = True
+    error.add_note("a note")
+    for other in (pickle.loads(pickle.dumps(error)), copy(error)):
+        assert type(other) is type(error)
+        assert str(other) == str(error)
+        facts, known = vars(other), vars(error)
+        assert {name: str(fact) for name, fact in facts.items()} == {name: str(fact) for name, fact in known.items()}

@@ -78,7 +78,7 @@ class LoopCall(Generic[Result]):
         self._ended.release()
         assert self._task is not None, "it has ended"
         if self._task.cancelled():
-            raise NotRunningError(_ENDED)
+            raise NotRunningError(_ENDED, may_be_stored=True)
         return self._task.result()
 
     def cancel(self) -> None:
@@ -160,7 +160,7 @@ class SendCall:
 
     def _end_with(self, task: asyncio.Task[SendResult]) -> None:
         if task.cancelled():
-            self._end(error=NotRunningError(_ENDED))
+            self._end(error=NotRunningError(_ENDED, may_be_stored=True))
         elif (error := task.exception()) is not None:
             self._end(error=error)
         else:
@@ -174,7 +174,7 @@ class SendCall:
 
     def abandon(self) -> None:
         """Wake who waits, because the loop takes no further turn."""
-        self._end(error=NotRunningError(_ENDED))
+        self._end(error=NotRunningError(_ENDED, may_be_stored=True))
 
     def result(self) -> SendResult:
         """Wait for the outcome: return the result, or raise why there is none.

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from maxq.client.admin.admin import Admin as AsyncAdmin
-from maxq.client.argument_checks import check_messages, check_number, check_transaction_listener
+from maxq.client.argument_checks import check_callable, check_messages, check_number, check_transaction_listener
 from maxq.client.blocking import calls
 from maxq.client.blocking.loop_thread import LoopCall, LoopFactory, LoopThread
 from maxq.client.blocking.started import Started, stop
@@ -67,13 +67,17 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
 
     @_documented_as(producer.Producer.send)
     def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
-        return self._thread.send(SendStart(self._running, message, queue, timeout_ms))
+        return self._thread.send(SendStart(self._running, message, queue, timeout_ms, is_batch=False))
 
     @_documented_as(producer.Producer.send_batch)
     def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
-        return self._thread.send(SendStart(self._running, messages, queue, timeout_ms))
+        client = self._running
+        if not isinstance(messages, (list, tuple)):
+            check_messages(messages, "send_batch")
+            messages = tuple(messages)  # drawn in this thread, so it may block
+        return self._thread.send(SendStart(client, messages, queue, timeout_ms, is_batch=True))
 
     def send_async(
         self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None
@@ -97,8 +101,10 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
                 return await client.send(message)
             except asyncio.CancelledError:
                 text = "the producer was shut down before the send had ended: the message may be stored or not"
-                raise NotRunningError(text) from None
+                raise NotRunningError(text, may_be_stored=True) from None
 
+        if callback is not None:
+            check_callable("the callback", callback, "callback(result, error)")
         future = self._thread.submit(send())
         if callback is not None:
             tell = callback
@@ -124,7 +130,7 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
             What `send` raises for the first message that fails; no further ones are begun then.
         """
         client = self._running
-        check_messages(messages)
+        check_messages(messages, "send_many")
         check_number("in_flight", in_flight, low=1)
         if isinstance(messages, Sequence):
             return self._thread.run(client.send_many(messages, in_flight=in_flight))

@@ -131,12 +131,15 @@ class GroupConsumer(ABC, Generic[Config]):
     def _running(self) -> MQClientInstance:
         if self._instance is None:
             raise NotRunningError(f"consumer of group {self.group} is not running: start it first")
+        self._instance.check_loop(f"consumer of group {self.group}")
         return self._instance
 
     @property
     def client_id(self) -> str:
         """The id by which brokers know this client."""
-        return self._running().client_id
+        if self._instance is None:
+            return self._running().client_id  # says so
+        return self._instance.client_id
 
     async def _quit(self, instance: MQClientInstance) -> None:
         """Leave the client instance, and tell the brokers so."""

@@ -463,6 +463,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         Raises:
             ClientError: the queue is not ours, or the offset is outside of it; names the range.
         """
+        self._running()
         check_number("offset", offset, high=LONG_MAX)
         wire = self._on_wire(queue)
         if wire not in self._assigned:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Protocol, TypeVar
 
 from maxq.client.client_config import ClientConfig, ClientEnvironment
+from maxq.client.errors import NotRunningError
 from maxq.client.failures import Failures
 from maxq.client.instance.broker_table import BrokerTable, BrokerTarget
 from maxq.client.instance.broker_watch import LOOK_MS_MAX, BrokerWatch
@@ -126,14 +127,33 @@ class MQClientInstance:
         self._tasks: list[asyncio.Task[None]] = []
         self.started_at_ms = 0  # wall time; 0 not running
         self.is_forsaken = False  # its event loop ended before it was shut down
+        self.loop: asyncio.AbstractEventLoop | None = None  # on which it runs
         self._loop_end: AsyncGenerator[None, None] | None = None
 
     # --- life ---
+
+    def check_loop(self, what: str) -> None:
+        """Check that the calling code runs on the loop of this instance.
+
+        Args:
+            what: the client, for the error: "producer of group P".
+
+        Raises:
+            NotRunningError: it runs on another one, or on none.
+        """
+        if self.is_forsaken:
+            raise NotRunningError(f"{what} was not shut down before its event loop ended: make another one")
+        if asyncio._get_running_loop() is not self.loop:
+            raise NotRunningError(
+                f"{what} runs on another event loop: call it there (asyncio.run_coroutine_threadsafe), or use the "
+                "clients of maxq.api, which any thread may call"
+            )
 
     async def start(self) -> None:
         """Start the tasks that run at intervals: routes, heartbeats, offsets, …."""
         _tell_if_slow()
         self.remoting.update_name_servers(self.config.name_servers())
+        self.loop = asyncio.get_running_loop()
         self._loop_end = self._close_at_the_end_of_the_loop()
         await anext(self._loop_end)
         self.started_at_ms = self.environment.clock.wall_ms()

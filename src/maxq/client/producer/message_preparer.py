@@ -200,6 +200,8 @@ class MessagePreparer:
         try:
             body = encode_batch(messages)
         except (LocalProtocolError, UnicodeEncodeError) as error:
+            for message in messages:
+                property_text(message)  # says which property of which message, and what to do
             raise MessageRefusedError(f"the batch for {first.topic} cannot be sent: {error}") from None
         check_body(body, self._config.max_message_size, first.topic)
         # Brokers append the batch's properties to those of every message: an id of its own would replace theirs.

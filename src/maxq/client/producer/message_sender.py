@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Coroutine
+from copy import copy
 from typing import Any, Protocol, TypeVar
 
 from maxq.client.client_config import ProducerConfig
@@ -37,6 +38,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import (
     BrokerError,
     ClientError,
+    MaxQError,
     NoRouteError,
     RemoteProtocolError,
     RemotingConnectError,
@@ -78,6 +80,8 @@ _MOVING_CODES = frozenset(
 )
 #: Answers of a name server that will answer in a moment.
 _NOT_NOW_CODES = _MOVING_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY}
+#: How SYSTEM_BUSY of a broker begins whose DLedger group may have stored the message: no quorum was in time.
+_NO_QUORUM_IN_TIME = "[PC_SYNCHRONIZED]"
 _PAUSE_MS = (10, 100)  # before a broker that failed is asked again: at first, and at most
 _ROUTE_WAIT_MS = 300  # so long a try waits for a new route
 
@@ -108,18 +112,20 @@ class _Failures:
         tries: (broker name, error), in order.
         newest: the last error, which may be one of the name servers.
         at: addresses that failed; None among them: the master of a group was unknown.
+        unknown: the first error of an attempt that may have stored the message.
         is_final: another try would not help, or is not allowed.
     """
 
     def __init__(self, retries: int) -> None:
         self.tries: list[tuple[str, Exception]] = []
-        self.newest: Exception = ClientError("nothing was tried")
+        self.newest: MaxQError = ClientError("nothing was tried")
         self.at: set[str | None] = set()
+        self.unknown: MaxQError | None = None
         self.is_final = False
         self._retries = retries
         self._pause_ms, self._longest_ms = _PAUSE_MS
 
-    def add(self, error: Exception, broker_name: str | None) -> None:
+    def add(self, error: MaxQError, broker_name: str | None) -> None:
         """Note how an attempt failed. `broker_name` is None if no broker was asked yet."""
         is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
         if not (is_late and isinstance(self.newest, RemotingConnectError | NoRouteError)):  # why there was no time left
@@ -127,6 +133,8 @@ class _Failures:
         self.at.add(getattr(error, "address", None) or None)
         if broker_name is not None:
             self.tries.append((broker_name, error))
+            if error.may_be_stored and self.unknown is None:
+                self.unknown = error
         if isinstance(error, UntrustedServerError) and broker_name is None:
             self.is_final = True
         elif isinstance(error, (RemotingConnectError, NoMasterError)):
@@ -333,12 +341,12 @@ class MessageSender:
         """Make the SendResult of a broker's answer.
 
         Raises:
-            BrokerError: the message is not stored.
+            BrokerError: the message is not stored, or the broker does not know (`may_be_stored`).
             RemoteProtocolError: the answer lacks its fields.
         """
         status = STATUS_OF_CODE.get(response.code)
         if status is None:
-            raise BrokerError(response.code, response.remark, address=address)
+            raise _refusal(response, address)
         ext = response.ext
         try:
             queue_id = int(ext["queueId"])
@@ -524,8 +532,19 @@ class MessageSender:
 
     def _outcome(
         self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
-    ) -> Exception:
-        """Make the error that is raised after the last attempt."""
+    ) -> MaxQError:
+        """Make the error that is raised after the last attempt. It says whether one of them may have stored the
+        message."""
+        error = self._last_error(prepared, failures, timeout_ms, is_one_queue=is_one_queue)
+        unknown = None if failures is None else failures.unknown
+        if unknown is not None and not error.may_be_stored:
+            error.add_note(f"a try before may have stored the message: {unknown}")
+        error.may_be_stored = unknown is not None
+        return error
+
+    def _last_error(
+        self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
+    ) -> MaxQError:
         text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms (send_msg_timeout)"
         if failures is None:
             return RemotingTimeoutError(text, timeout_ms=timeout_ms)
@@ -533,6 +552,8 @@ class MessageSender:
         is_refused = isinstance(newest, BrokerError) and newest.code not in RETRY_RESPONSE_CODES
         if isinstance(newest, RemotingError):
             newest = newest.told_as(f"sending to topic {prepared.topic} failed for {timeout_ms} ms: {newest}")
+        else:
+            newest = _own(newest)
         if not tries or is_refused or isinstance(newest, NoRouteError):
             return newest
         if isinstance(newest, RemotingTimeoutError):
@@ -570,3 +591,19 @@ class MessageSender:
 
         due = self.faults.due_probes(self._clock.monotonic_ms(), 2_000)
         await asyncio.gather(*(probe(name) for name in due))
+
+
+def _refusal(response: RemotingCommand, address: str) -> BrokerError:
+    """Make the error of a broker's answer that it has not stored a message, or does not know whether its group has."""
+    error = BrokerError(response.code, response.remark, address=address)
+    is_late = response.code == ResponseCode.SYSTEM_BUSY and error.remark.startswith(_NO_QUORUM_IN_TIME)
+    error.may_be_stored = is_late or response.code == ResponseCode.SYSTEM_ERROR
+    return error
+
+
+def _own(error: MaxQError) -> MaxQError:
+    """Return the same error as another object: sends that asked for one route together share the failure of that, and
+    not what they have tried before."""
+    own = copy(error)
+    own.__cause__ = error.__cause__
+    return own.with_traceback(error.__traceback__)

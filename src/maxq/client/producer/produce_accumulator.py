@@ -3,7 +3,8 @@
 Messages that may share a request (one topic, one queue if the sender names one, one tag, one WAIT) wait up to
 `batch_max_delay_ms` for each other; a batch that reaches `batch_max_bytes` goes at once. Each sender gets a result of
 its own. Delayed, retried and transactional messages never wait, nor does anything while `total_batch_max_bytes` are
-waiting already.
+waiting already. A message whose send is cancelled while it waits is not sent; later it goes with the others of its
+batch, as long as somebody waits for one of them.
 
 Source:
     apache/rocketmq client/producer/{ProduceAccumulator,DefaultMQProducer}.java (canBatch, splitSendResults).
@@ -23,6 +24,9 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 #: Sends messages as one batch, to the queue if one is given.
 SendBatch = Callable[[list[Message], MessageQueue | None], Awaitable[SendResult]]
+
+#: Bytes that a message has in a batch besides its body and the properties that it was given: lengths, and its id.
+_BESIDES = 22 + len(f"{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}::") + 32
 
 _Key = tuple[str, MessageQueue | None, bool, str | None]
 
@@ -46,6 +50,7 @@ class _Accumulation:
     messages: list[Message] = field(default_factory=list)
     results: list[asyncio.Future[SendResult]] = field(default_factory=list)
     size: int = 0  # bytes of bodies and properties
+    encoded: int = 0  # bytes of the request's body, at most
     timer: asyncio.TimerHandle | None = None
 
 
@@ -55,6 +60,10 @@ class ProduceAccumulator:
     def __init__(self, config: ProducerConfig, send_batch: SendBatch) -> None:
         self._config = config
         self._send_batch = send_batch
+        namespace = config.namespace
+        self._besides = _BESIDES
+        if namespace:
+            self._besides += len(f"{const.PROPERTY_INSTANCE_ID}:{namespace}:".encode())
         self._held_bytes = 0
         self._open: dict[_Key, _Accumulation] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -73,7 +82,10 @@ class ProduceAccumulator:
         loop = asyncio.get_running_loop()
         key = (message.topic, queue, message.wait_store_msg_ok, message.tags)
         batch = self._open.get(key)
-        if batch is not None and batch.size + size > self._config.batch_max_bytes:
+        encoded = size + self._besides
+        if batch is not None and (
+            batch.size + size > self._config.batch_max_bytes or batch.encoded + encoded > self._config.max_message_size
+        ):
             self._close(key)
             batch = None
         if batch is None:
@@ -83,6 +95,7 @@ class ProduceAccumulator:
         batch.messages.append(message)
         batch.results.append(result)
         batch.size += size
+        batch.encoded += encoded
         self._held_bytes += size
         if batch.size >= self._config.batch_max_bytes:
             self._close(key)
@@ -96,17 +109,25 @@ class ProduceAccumulator:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
+        def end_if_unwanted(result: asyncio.Future[SendResult]) -> None:
+            if result.cancelled() and all(one.cancelled() for one in batch.results):
+                task.cancel()
+
+        for result in batch.results:
+            result.add_done_callback(end_if_unwanted)
+
     async def _send(self, batch: _Accumulation, queue: MessageQueue | None) -> None:
+        wanted = [pair for pair in zip(batch.messages, batch.results, strict=True) if not pair[1].cancelled()]
         try:
-            results = split_result(await self._send_batch(batch.messages, queue), len(batch.messages))
+            if wanted:
+                result = await self._send_batch([message for message, _ in wanted], queue)
+                for (_, waiting), one in zip(wanted, split_result(result, len(wanted)), strict=True):
+                    if not waiting.done():
+                        waiting.set_result(one)
         except Exception as error:
-            for waiting in batch.results:
+            for _, waiting in wanted:
                 if not waiting.done():
                     waiting.set_exception(error)
-        else:
-            for waiting, result in zip(batch.results, results, strict=True):
-                if not waiting.done():
-                    waiting.set_result(result)
         finally:
             self._held_bytes -= batch.size
 
@@ -114,7 +135,7 @@ class ProduceAccumulator:
         """Send everything that waits, and return when all of it has results."""
         for key in list(self._open):
             self._close(key)
-        await asyncio.gather(*self._sending)
+        await asyncio.gather(*self._sending, return_exceptions=True)  # those that nobody wants are cancelled
 
 
 def split_result(result: SendResult, count: int) -> list[SendResult]:

@@ -31,7 +31,7 @@ from maxq.client.producer.message_preparer import PreparedMessage
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.producer.produce_accumulator import ProduceAccumulator
 from maxq.client.results.send_result import SendResult, SendWaiter
-from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
+from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group, check_topic, check_types
 from maxq.codes import RequestCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -72,6 +72,7 @@ class Producer:
         self._manager = manager or MQClientManager(environment)
         self.group = wrap(config.namespace, config.producer_group)
         self._instance: MQClientInstance | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
         self._failures = Failures(config.on_failure, environment.clock)
@@ -110,7 +111,7 @@ class Producer:
         if self._trace is not None:
             self._trace.start(instance)
         self._sender = MessageSender(instance, self._traced(config), self.group)
-        self._instance = instance
+        self._instance, self._loop = instance, asyncio.get_running_loop()
         if config.send_latency_enable and config.start_detector_enable:
             self._detector = asyncio.create_task(self._detect(), name="maxq-fault-detector")
 
@@ -134,7 +135,7 @@ class Producer:
             return
 
         async def stop() -> None:
-            self._instance = None
+            self._instance = self._loop = None
             self._sender.close()
             if self._detector is not None:
                 self._detector.cancel()
@@ -168,14 +169,22 @@ class Producer:
                 self._failures.report(error, "probing the brokers that were slow")
 
     def _running(self) -> MessageSender:
-        if self._instance is None:
-            raise NotRunningError(f"producer of group {self.group} is not running: start it first")
+        if asyncio._get_running_loop() is not self._loop or self._loop is None:
+            self._check_running()
         return self._sender
+
+    def _check_running(self) -> None:
+        what = f"producer of group {self.group}"
+        if self._instance is None:
+            raise NotRunningError(f"{what} is not running: start it first")
+        self._instance.check_loop(what)
 
     @property
     def client_id(self) -> str:
         """The id by which brokers know this client."""
-        return self._running().instance.client_id
+        if self._instance is None:
+            self._check_running()
+        return self._sender.instance.client_id
 
     # --- sending ---
 
@@ -198,8 +207,10 @@ class Producer:
             BrokerError: refused for a reason that is the same everywhere.
             RemotingTimeoutError: no answer in time.
         """
-        sender = self._sender if self._instance is not None else self._running()
-        if self._accumulator is not None:
+        if asyncio._get_running_loop() is not self._loop:
+            self._check_running()
+        sender = self._sender
+        if self._accumulator is not None and timeout_ms is None:
             gathered = self._gather(self._accumulator, message, queue)
             if gathered is not None:
                 return await gathered
@@ -258,6 +269,8 @@ class Producer:
         self, accumulator: ProduceAccumulator, message: Message, queue: MessageQueue | None
     ) -> asyncio.Future[SendResult] | None:
         """Add a message to a batch that waits for more (`auto_batch`). Returns None if it must be sent by itself."""
+        if queue is not None:
+            check_queue(queue)
         preparer = self._sender.preparer
         size = preparer.check(message)
         if not accumulator.can_batch(message, size):
@@ -306,6 +319,7 @@ class Producer:
         sender = self._running()
         instance = sender.instance
         timeout_ms = self._timeout_ms(timeout_ms)
+        check_types(message)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         correlation_id = instance.environment.rng.bytes(16).hex()
         message.properties[const.PROPERTY_CORRELATION_ID] = correlation_id
@@ -332,12 +346,15 @@ class Producer:
             instance.pending_requests.close(correlation_id)
 
     async def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
         """Send several messages of one topic in one request: all of them are stored, one after the other in one
         queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
         `send`."""
         sender = self._running()
+        if not isinstance(messages, (list, tuple)):
+            check_messages(messages, "send_batch")
+            messages = tuple(messages)
         pending = self._post_batch(sender, messages, queue, timeout_ms)
         if pending is None:
             return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
@@ -379,8 +396,10 @@ class Producer:
         """
         sender = self._running()
         check_number("in_flight", in_flight, low=1)
+        if on_result is not None:
+            check_callable("on_result", on_result, "on_result(result)")
         if not isinstance(messages, MessageFeed):
-            check_messages(messages)
+            check_messages(messages, "send_many")
         many = ManySends(sender, self._config, in_flight, on_result)
         return await many.run(messages)
 
@@ -397,7 +416,11 @@ class Producer:
             ClientError: an illegal message. Everything later goes to the future.
         """
         sender = self._running()
-        future = None if self._accumulator is None else self._gather(self._accumulator, message, None)
+        if callback is not None:
+            check_callable("the callback", callback, "callback(result, error)")
+        future = None
+        if self._accumulator is not None and timeout_ms is None:
+            future = self._gather(self._accumulator, message, None)
         if future is None:
             retries = self._config.retry_times_when_send_async_failed
             pending = self._post(sender, message, None, timeout_ms)
@@ -440,8 +463,14 @@ class Producer:
             BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
         """
         sender = self._running()
+        check_topic(topic)
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             raise ClientError(f"topic {topic} is not supported: its messages were delivered before")
+        if not isinstance(recall_handle, str):
+            raise WrongArgumentError(
+                f"recall_handle is a text (str), the one of a SendResult, not {recall_handle!r:.60}; results of "
+                "messages without a delivery time have none"
+            )
         try:
             handle = RecallHandle.decode(recall_handle)
         except RemoteProtocolError as error:
@@ -476,32 +505,33 @@ class Producer:
             NoRouteError: no such topic.
         """
         sender = self._running()
+        check_topic(topic)
         info = await sender.instance.routes.publish_info(sender.preparer.wire_topic(topic), None, 0)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]
 
 
 class SendStart:
-    """The starts of `send` and `send_batch` for a caller that cannot await them: the blocking producer.
+    """The start of a `send` or a `send_batch` for a caller that cannot await it: the blocking producer.
 
     Args:
         producer: a Producer that runs.
-        what: the message, or the messages of a batch.
+        what: the message; of a batch, its messages.
         queue, timeout_ms: as of `send`.
+        is_batch: it is a `send_batch`.
     """
 
-    __slots__ = ("_producer", "_queue", "_timeout_ms", "_what")
+    __slots__ = ("_is_batch", "_producer", "_queue", "_sender", "_timeout_ms", "_what")
+
+    _sender: MessageSender  # when the first try is made
 
     def __init__(
-        self,
-        producer: Producer,
-        what: Message | Sequence[Message],
-        queue: MessageQueue | None,
-        timeout_ms: int | None,
+        self, producer: Producer, what: Any, queue: MessageQueue | None, timeout_ms: int | None, *, is_batch: bool
     ) -> None:
         self._producer = producer
         self._what = what
         self._queue = queue
         self._timeout_ms = timeout_ms
+        self._is_batch = is_batch
 
     def post(self, waiter: SendWaiter) -> PendingSend | None:
         """Make the first try.
@@ -512,21 +542,21 @@ class SendStart:
         Returns:
             The message on its way. None: it is for `finish`, and nothing was sent.
         """
-        producer, what = self._producer, self._what
-        sender = producer._running()
-        if not isinstance(what, Message):
-            return producer._post_batch(sender, what, self._queue, self._timeout_ms, waiter)
-        if producer._accumulator is not None:
+        producer = self._producer
+        self._sender = sender = producer._running()
+        if self._is_batch:
+            return producer._post_batch(sender, self._what, self._queue, self._timeout_ms, waiter)
+        if producer._accumulator is not None and self._timeout_ms is None:
             return None
-        return producer._post(sender, what, self._queue, self._timeout_ms, waiter)
+        return producer._post(sender, self._what, self._queue, self._timeout_ms, waiter)
 
     async def finish(self, pending: PendingSend | None) -> SendResult:
         """Return or raise what becomes of the message: of one that `post` did not take, or whose first try has
         failed."""
         producer, what, queue = self._producer, self._what, self._queue
-        if pending is not None:
-            sender, retries = producer._running(), producer._config.retry_times_when_send_failed
-            return await sender.go_on(pending, retries, queue=None if queue is None else pending.target.queue)
-        if isinstance(what, Message):
-            return await producer.send(what, queue=queue, timeout_ms=self._timeout_ms)
-        return await producer.send_batch(what, queue=queue, timeout_ms=self._timeout_ms)
+        if pending is not None:  # also if the producer was shut down since then, for the message may be stored
+            retries = producer._config.retry_times_when_send_failed
+            return await self._sender.go_on(pending, retries, queue=None if queue is None else pending.target.queue)
+        if self._is_batch:
+            return await producer.send_batch(what, queue=queue, timeout_ms=self._timeout_ms)
+        return await producer.send(what, queue=queue, timeout_ms=self._timeout_ms)

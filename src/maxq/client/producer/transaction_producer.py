@@ -28,6 +28,7 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.producer.producer import Producer
 from maxq.client.results.local_transaction_state import LocalTransactionState as LocalTransactionState
 from maxq.client.results.send_result import SendResult, SendStatus
+from maxq.client.validators import check_types
 from maxq.errors import MaxQError
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from maxq.protocol.message import message_const as const
@@ -178,6 +179,7 @@ class TransactionProducer(Producer):
 
     async def send_half(self, message: Message, *, timeout_ms: int | None = None) -> HalfMessage:
         """Do the first step of `send_message_in_transaction`; `end` is the last."""
+        check_types(message)
         for name in _DELAYS:
             if message.properties.get(name, "0") != "0":
                 raise MessageRefusedError(f"a message of a transaction cannot be delayed ({name})")

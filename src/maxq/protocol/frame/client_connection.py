@@ -95,7 +95,7 @@ class ClientConnection(Generic[Waiter]):
         """Raise RemotingSendError if no further request may wait on this connection."""
         if self._limit is not None and len(self.waiters) >= self._limit:
             text = f"{len(self.waiters)} requests wait for answers of <{self._peer}>, which is the limit"
-            raise RemotingSendError(text, address=self._peer)
+            raise RemotingSendError(text, address=self._peer, may_be_stored=False)
 
     def request(self, command: RemotingCommand, waiter: Waiter) -> list[bytes | memoryview]:
         """Number a request, note its waiter, and return its frame in pieces.

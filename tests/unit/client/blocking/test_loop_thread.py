@@ -167,8 +167,9 @@ def test_no_send_hangs_whose_loop_ends(start: Start) -> None:
         call = threads.submit(thread.send, start)  # type: ignore[arg-type]
         assert start.begun.wait(5)
         thread.stop()
-        with pytest.raises(NotRunningError):
+        with pytest.raises(NotRunningError) as ended:
             call.result(5)
+        assert ended.value.may_be_stored
 
 
 def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread) -> None:

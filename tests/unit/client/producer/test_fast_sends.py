@@ -17,8 +17,9 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import RemotingTimeoutError
+from maxq.errors import MaxQError, RemotingTimeoutError
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.message.compression import CompressionType
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection
@@ -151,6 +152,73 @@ def test_a_batch_is_byte_by_byte_that_of_the_general_way(
                 assert frame == wanted.encode() and (result.msg_id == prepared.msg_id or not prepared.msg_id)
 
     simulate(story)
+
+
+async def _together(producer: Producer, messages: list[Message]) -> object:
+    outcomes = await asyncio.gather(*map(producer.send, messages), return_exceptions=True)
+    return [str(outcome) if isinstance(outcome, Exception) else "sent" for outcome in outcomes]
+
+
+async def _many(producer: Producer, messages: list[Message]) -> object:
+    return [result.msg_id for result in await producer.send_many(messages, in_flight=5)]
+
+
+async def _batch(producer: Producer, messages: list[Message]) -> object:
+    return (await producer.send_batch(messages)).msg_id
+
+
+@pytest.mark.parametrize("send", [_together, _many, _batch])
+@QUIETLY
+@given(
+    messages=st.lists(MESSAGES, min_size=1, max_size=12),
+    one_topic=st.booleans(),
+    namespace=st.sampled_from(["", "ns"]),
+    compressed_from=st.sampled_from([1, 2, 20, 4096]),
+    kind=st.sampled_from(list(CompressionType)),
+    most=st.sampled_from([40, 1_000, 4_194_304]),
+)
+def test_a_broker_gets_the_same_messages_as_in_the_general_way(
+    form: ModuleType,
+    send: Callable[[Producer, list[Message]], Awaitable[object]],
+    messages: list[Message],
+    one_topic: bool,
+    namespace: str,
+    compressed_from: int,
+    kind: CompressionType,
+    most: int,
+) -> None:
+    def copies() -> list[Message]:
+        return [
+            Message("T" if one_topic else one.topic, one.body, {"UNIQ_KEY": f"id-{n}", **one.properties}, one.flag)
+            for n, one in enumerate(messages)
+        ]
+
+    def of_way(*, is_fast: bool) -> object:
+        async def story(cluster: MockCluster) -> object:
+            await cluster.start()
+            for topic in ("T", "U"):
+                cluster.route(f"{namespace}%{topic}" if namespace else topic, queues=3)
+            async with make(
+                cluster, namespace=namespace, compress_msg_body_over_howmuch=compressed_from, compress_type=kind,
+                max_message_size=most,
+            ) as producer:  # fmt: skip
+                await warm(cluster, producer, "T", "U")
+                if not is_fast:
+                    producer._sender.fast = None
+                warming = len(cluster.broker.log)
+                try:
+                    outcome = await send(producer, copies())
+                except MaxQError as error:
+                    outcome = str(error)
+                stored = [
+                    (one.topic, one.body, one.properties, one.flag, int(one.sys_flag))
+                    for one in cluster.broker.log[warming:]
+                ]
+                return outcome, sorted(stored, key=repr)
+
+        return simulate(story)
+
+    assert of_way(is_fast=True) == of_way(is_fast=False)
 
 
 def test_plain_messages_take_the_common_way_and_special_ones_do_not(form: ModuleType) -> None:
