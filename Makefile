@@ -17,6 +17,8 @@ HISTORIES ?= 40
 SEEDS ?= 2000
 RAFT_SEEDS ?= 10000
 BENCH ?=
+WHEELS ?=
+PAGES = $(shell find tests -name 'test_*manual.py' -o -name 'test_*_map.py' -o -name test_pages.py -o -name test_links.py -o -name test_tutorial.py)
 BASE ?= main
 FIRST ?= 0
 SOAK_MINUTES ?= 10
@@ -25,7 +27,7 @@ SHARE ?= 1
 LEAST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs hooks clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -120,8 +122,34 @@ interop: setup ## against the Java and C++ originals (needs a JDK and Maven; 1 t
 bench: setup ## side by side with Apache RocketMQ (needs a JDK and Maven): BENCH='--only send_1k'
 	$(BIN)/python benches/compare_java.py $(BENCH)
 
-wheel: setup ## build a wheel into dist/
+wheel: setup ## build a wheel for this machine into dist/
 	$(BIN)/python -m build --wheel --no-isolation
+
+release-tools: setup
+	@$(BIN)/python -c 'import auditwheel, towncrier, twine, ziglang' 2>/dev/null || $(PIP) --no-build-isolation -e '.[dev,release]'
+
+wheels: release-tools ## build all that is published into dist/, and try what this machine can run: WHEELS='--versions 3.13'
+	PATH=$(CURDIR)/$(BIN):$$PATH nice $(BIN)/python -m wheels.build $(WHEELS)
+
+try-wheels: ## install what is in dist/ and fits this machine, without a compiler, and use it
+	$(PYTHON) -m wheels.smoke dist/*.whl
+
+release: release-tools ## wheels, source archive and notes of the release in dist/, checked; uploads nothing
+	@test -z "$$(git status --porcelain)" || { echo 'make release: commit first; git status shows what is not committed'; exit 1; }
+	rm -rf dist
+	$(MAKE) --no-print-directory wheels
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m wheels.notes > dist/release-notes.md
+
+changelog: release-tools ## move the files of changes/ into CHANGELOG.md, under the version of the package
+	$(BIN)/towncrier build --yes --version "$$($(BIN)/python -c 'import maxq; print(maxq.__version__)')"
+
+docs: setup java ## what the pages show and link to: commands, programs, tables, files
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not interop and not slow' $(PAGES)
+
+hooks: setup ## have git run lint before each commit
+	@$(BIN)/python -c 'import pre_commit' 2>/dev/null || $(PIP) pre-commit
+	$(BIN)/pre-commit install
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -1,11 +1,15 @@
 """Build of the compiled modules: each is an ordinary Python file that also runs uncompiled.
 
 MAXQ_REQUIRE_COMPILED=1 turns a failed build into an error; without it a machine with no compiler gets the pure form.
+MAXQ_PURE=1 builds the pure form everywhere. `python -m wheels.build` compiles for other machines.
 """
 
-import fcntl
+import contextlib
 import os
+import re
 import shutil
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -47,6 +51,7 @@ HOT_MODULES = [
 ]
 BUILD = Path("build/cython")
 SHARED = "maxq.cython_shared"  # what Cython would put into each of them: its memory views, half of all C
+COMPILE_ARGS = ["-O3", "-g0", "-fno-strict-aliasing", "-Werror=implicit-function-declaration"]
 
 
 def extension(name: str, source: str) -> Extension:
@@ -54,18 +59,57 @@ def extension(name: str, source: str) -> Extension:
         name,
         [source],
         depends=["setup.py"],
-        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Werror=implicit-function-declaration"],
+        extra_compile_args=COMPILE_ARGS,
         optional=not os.environ.get("MAXQ_REQUIRE_COMPILED"),
     )
+
+
+def extensions() -> list[Extension]:
+    """The modules to compile, by their Python sources."""
+    modules = [extension(name, f"src/{name.replace('.', '/')}.py") for name in HOT_MODULES]
+    return [extension(SHARED, f"src/{SHARED.replace('.', '/')}.c"), *modules]
+
+
+def translate(wanted: list[Extension], processes: int | None) -> dict[str, list[str]]:
+    """Make C of the modules below BUILD, of those that changed; returns the C files of each."""
+    from Cython.Build import cythonize
+
+    translated = cythonize(
+        wanted,
+        build_dir=str(BUILD),
+        nthreads=processes,
+        shared_utility_qualified_name=SHARED,
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "freethreading_compatible": False,
+        },
+    )
+    return {made.name: made.sources for made in translated}
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """One build at a time in a tree."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / "lock", "w") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except ImportError:  # Windows, where nobody builds two at a time
+            pass
+        yield
 
 
 class BuildExt(build_ext):
     """On all processors, one build at a time in a tree, and only what changed since the last one in place."""
 
     def run(self) -> None:
-        BUILD.mkdir(parents=True, exist_ok=True)
-        with open(BUILD / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone():
             self.parallel = os.cpu_count()
             self._translate()
             super().run()
@@ -73,27 +117,13 @@ class BuildExt(build_ext):
     def _translate(self) -> None:
         """Make C of the modules; where Cython is not installed there is nothing to build."""
         try:
-            from Cython.Build import cythonize
+            import Cython.Build  # noqa: F401
         except ImportError:
             if os.environ.get("MAXQ_REQUIRE_COMPILED"):
                 raise
             self.extensions = []
             return
-        translated = cythonize(
-            self.extensions,
-            build_dir=str(BUILD),
-            nthreads=self.parallel,
-            shared_utility_qualified_name=SHARED,
-            compiler_directives={
-                "language_level": 3,
-                "boundscheck": False,
-                "wraparound": False,
-                "initializedcheck": False,
-                "cdivision": True,
-                "freethreading_compatible": False,
-            },
-        )
-        sources = {made.name: made.sources for made in translated}
+        sources = translate(self.extensions, self.parallel)
         for ext in self.extensions:
             ext.sources = sources[ext.name]
 
@@ -107,8 +137,23 @@ class BuildExt(build_ext):
             super().build_extension(ext)
 
 
+def readme(repository: str | None) -> str:
+    """README.md as a package index shows it: relative links and pictures lead into the repository, if it has an
+    address."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    if repository is None:
+        return text
+    root = repository.rstrip("/")
+    text = re.sub(r"\]\((?![a-z]+:|#)", f"]({root}/blob/main/", text)
+    return re.sub(r"""\b(src|srcset)="(?![a-z]+:)""", rf'\1="{root}/raw/main/', text)
+
+
 if __name__ == "__main__":
-    modules = [extension(name, f"src/{name.replace('.', '/')}.py") for name in HOT_MODULES]
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    is_pure = bool(os.environ.get("MAXQ_PURE"))
     setup(
-        ext_modules=[extension(SHARED, f"src/{SHARED.replace('.', '/')}.c"), *modules], cmdclass={"build_ext": BuildExt}
+        long_description=readme(project.get("urls", {}).get("Repository")),
+        long_description_content_type="text/markdown",
+        ext_modules=[] if is_pure else extensions(),
+        cmdclass={"build_ext": BuildExt},
     )

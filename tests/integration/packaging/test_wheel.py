@@ -1,6 +1,8 @@
 """The wheel built from the tree installs into an empty environment, brings only what a broker needs, and runs."""
 
+import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+import maxq
 
 ROOT = Path(__file__).parents[3]
 TRANSLATED = ROOT / "build" / "cython"
@@ -34,10 +38,9 @@ def quick_compiler(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what git has, so that nothing built before slips in but what set-up has compiled of just
-    these modules: what is older than its source is made anew."""
-    folder = tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what git has, so that nothing built before slips in."""
+    folder = tmp_path_factory.mktemp("source")
     source = folder / "source"
     source.mkdir()
     archive = folder / "source.tar"
@@ -49,6 +52,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 tar.add(path, os.fsdecode(name))
     with tarfile.open(archive) as tar:
         tar.extractall(source, filter="data")  # with the times of the files
+    return source
+
+
+def build(kind: str, source: Path, folder: Path, **environment: str) -> Path:
+    """Build the archive of this kind (`--wheel`, `--sdist`) into a folder that is empty."""
+    command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(folder), str(source)]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this machine, with what set-up has compiled of just these modules: what is older than its source is
+    made anew."""
     if TRANSLATED.is_dir():
         shutil.copytree(TRANSLATED, source / TRANSLATED.relative_to(ROOT))
     built_before = source / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
@@ -56,14 +77,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = built_before / module.relative_to(ROOT / "src")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(module, copy)
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
-    environment = dict(os.environ)
+    compiler = {}
     if shutil.which("cc"):
-        environment |= {"MAXQ_REQUIRE_COMPILED": "1", "CC": str(quick_compiler(folder))}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
-    (built,) = folder.glob("*.whl")
-    return built
+        script = quick_compiler(tmp_path_factory.mktemp("compiler"))
+        compiler = {"MAXQ_REQUIRE_COMPILED": "1", "CC": str(script)}
+    return build("--wheel", source, tmp_path_factory.mktemp("wheel"), **compiler)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +112,40 @@ def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
         source = ROOT / "src"
         hot = {path.relative_to(source).with_suffix("").as_posix() for path in source.rglob("*_cy.py")}
         assert compiled == hot | {"maxq/cython_shared"}
+
+
+def test_metadata_says_what_it_is_and_needs(wheel: Path) -> None:
+    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA")]
+    facts = email.message_from_bytes(zipfile.ZipFile(wheel).read(name))
+    assert (facts["Name"], facts["Requires-Python"], facts["License-Expression"]) == ("maxq", ">=3.11", "Apache-2.0")
+    needed = [text for text in facts.get_all("Requires-Dist") or [] if "extra ==" not in text]
+    assert {re.split(r"[<>=; ]", text)[0].lower() for text in needed} >= NEEDED - {"maxq"}
+    assert next(text for text in needed if text.startswith("uvloop")).endswith('platform_system != "Windows"')
+    assert facts.get_payload().startswith("# "), "the README"
+    assert facts["Description-Content-Type"] == "text/markdown"
+    assert facts.get_all("License-File") == ["LICENSE", "NOTICE"]
+    assert "Programming Language :: Python :: 3.14" in facts.get_all("Classifier")
+    assert facts["Version"] == maxq.__version__
+
+
+def test_the_source_archive_builds_and_gives_the_same_files(wheel: Path, source: Path, tmp_path: Path) -> None:
+    for folder in ("sdist", "unpacked", "pure"):
+        (tmp_path / folder).mkdir()
+    sdist = build("--sdist", source, tmp_path / "sdist", MAXQ_PURE="1")
+    with tarfile.open(sdist) as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    there = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*")}
+    assert {"pyproject.toml", "setup.py", "README.md", "src/maxq/store/log/tails_cy.pxd"} <= there
+    assert not [name for name in there if name.endswith((".so", ".c"))]
+    pure = build("--wheel", unpacked, tmp_path / "pure", MAXQ_PURE="1")
+    assert pure.name.endswith("-py3-none-any.whl")
+    assert files_of(pure) == {name for name in files_of(wheel) if not name.endswith(".so")}
+
+
+def files_of(wheel: Path) -> set[str]:
+    """What a wheel installs."""
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
 def test_empty_environment_gets_what_a_broker_needs_and_no_more(empty_python: Path) -> None:
