@@ -14,6 +14,7 @@ from maxq.protocol.message.record_layout import physical_offset_of
 from maxq.runtime.blocking import run_blocking
 from maxq.store.append.replica_append import ReplicaAppender
 from maxq.store.dledger.message_recovery import DLedgerRecovery
+from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.queue.consume_queue_store import ASIDE_NAME
 from maxq.store.queue.queue_loader import QueueFault, load_queues
 from maxq.store.recovery.recovery import Recovery
@@ -71,10 +72,11 @@ class StoreLife:
         self.lock.take()
         try:
             report = self.report = RecoveryReport(clean_exit=not self._abort.exists())
-            queue_faults = self._load_files(report)
+            inventory = parts.inventory_file.load()
+            queue_faults = self._load_files(inventory, report)
             # from here on files change: a crash must be seen by the next start
             self._abort.create()
-            self._recover(report, queue_faults)
+            self._recover(inventory, queue_faults, report)
         except BaseException:
             self.lock.release()
             raise
@@ -92,7 +94,7 @@ class StoreLife:
             log.info("recovery: %s", line)
         return report
 
-    def _load_files(self, report: RecoveryReport) -> list[QueueFault]:
+    def _load_files(self, inventory: StoreInventory | None, report: RecoveryReport) -> list[QueueFault]:
         """Find the log, queues, checkpoint and index without changing anything. Returns the faults of queues."""
         parts = self._parts
         context = parts.context
@@ -101,8 +103,7 @@ class StoreLife:
             context.time.begin(max(written))
         if parts.ledger is None:
             parts.commit_log.load()
-            if not parts.commit_log.files.files:
-                refuse_lost_log(parts.context, parts.inventory_file.load())
+            refuse_lost_log(parts.context, parts.commit_log.files.last, inventory)
         queue_faults = load_queues(parts.context, parts.queues)
         report.faults += [fault.text for fault in queue_faults]
         for fault in (parts.checkpoint.load(), parts.deletions.load()):
@@ -113,16 +114,18 @@ class StoreLife:
         report.faults += parts.index.load(newest_safe_timestamp=safe)
         return queue_faults
 
-    def _recover(self, report: RecoveryReport, queue_faults: list[QueueFault]) -> None:
+    def _recover(
+        self, inventory: StoreInventory | None, queue_faults: list[QueueFault], report: RecoveryReport
+    ) -> None:
         parts = self._parts
         if parts.ledger is not None:
             parts.ledger.load()
             parts.dispatch.entries_from(parts.ledger.divided_offset)
         parts.filled_ranges.load()
         if parts.ledger is None:
-            Recovery(parts, queue_faults, report).run()
+            Recovery(parts, inventory, queue_faults, report).run()
         else:
-            DLedgerRecovery(parts, parts.ledger, queue_faults, report).run()
+            DLedgerRecovery(parts, parts.ledger, inventory, queue_faults, report).run()
         parts.dispatch.on_deleted = parts.deleted
         parts.compaction.load(clean_exit=report.clean_exit)
 

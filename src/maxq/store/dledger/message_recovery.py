@@ -9,6 +9,7 @@ import logging
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.entries_cy import find_entry
 from maxq.store.dledger.message_ledger import MessageLedger
+from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.queue.queue_loader import QueueFault
 from maxq.store.recovery.log_scanner import LogScan
 from maxq.store.recovery.recovery import Recovery
@@ -22,9 +23,14 @@ class DLedgerRecovery(Recovery):
     """One recovery of a store whose log is `ledger`."""
 
     def __init__(
-        self, parts: StoreParts, ledger: MessageLedger, queue_faults: list[QueueFault], report: RecoveryReport
+        self,
+        parts: StoreParts,
+        ledger: MessageLedger,
+        inventory: StoreInventory | None,
+        queue_faults: list[QueueFault],
+        report: RecoveryReport,
     ) -> None:
-        super().__init__(parts, queue_faults, report)
+        super().__init__(parts, inventory, queue_faults, report)
         self._ledger = ledger
 
     def run(self) -> None:

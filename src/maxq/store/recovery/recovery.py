@@ -35,7 +35,13 @@ log = logging.getLogger(__name__)
 class Recovery:
     """Recovers log, queues and index of one store after its start."""
 
-    def __init__(self, parts: StoreParts, queue_faults: list[QueueFault], report: RecoveryReport) -> None:
+    def __init__(
+        self,
+        parts: StoreParts,
+        inventory: StoreInventory | None,
+        queue_faults: list[QueueFault],
+        report: RecoveryReport,
+    ) -> None:
         """`queue_faults` are the faults that `load_queues` found; `report` receives findings and repairs."""
         context, commit_log, queues, checkpoint = parts.context, parts.commit_log, parts.queues, parts.checkpoint
         self._context, self._commit_log, self._queues, self._checkpoint = context, commit_log, queues, checkpoint
@@ -44,11 +50,11 @@ class Recovery:
         self._filled_ranges = parts.filled_ranges
         self._deletions = parts.deletions
         self._inventory_file = parts.inventory_file
-        self._inventory = parts.inventory_file.load()
-        queues.note_topics(self._inventory.queues if self._inventory is not None else ())
+        self._inventory = inventory
+        queues.note_topics(inventory.queues if inventory is not None else ())
         self._queue_faults = queue_faults
         self._report = report
-        self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
+        self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, inventory, report)
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._rebuild: QueueRebuild | None = None
         self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come in queues without messages
@@ -75,13 +81,14 @@ class Recovery:
         if end == 0:  # no record is left: queues without a file of the log would be refused as those of a lost one
             self._inventory_file.remove()
             self._forget_queues()
+        if self._inventory is not None and start < self._inventory.dispatched_offset:
+            # before the log may lose a file: a log that ends below a whole inventory has lost one
+            self._inventory_file.save(self._inventory.numbers())
         self._cut_log(scan)
         for damage in scan.damages:
             self._seal(damage)
         index_start = self._index_start(end)
         if start < end or not self._complete(end):
-            if self._inventory is not None and start < self._inventory.dispatched_offset:
-                self._inventory_file.save(self._inventory.numbers())
             self._cut_queues(start)
         self._replay(start, index_start, end, scan.damages)
         for queue, index, damage in orphans:

@@ -7,8 +7,9 @@ from pathlib import PurePath
 from maxq.errors import StoreRefusedError
 from maxq.runtime.interfaces import Disk, DiskLock
 from maxq.store.context.store_context import StoreContext
+from maxq.store.files.mapped_file import MappedFile, offset_to_file_name
 from maxq.store.files.mapped_file_queue import is_offset_name
-from maxq.store.files.store_inventory import StoreInventory
+from maxq.store.files.store_inventory import INVENTORY_FILE, StoreInventory
 
 _DEFAULT_MEMORY = 8 << 30
 _MEMBER = "dledger-"  # and the member's id: a folder of the store
@@ -145,17 +146,27 @@ def _has_entries(disk: Disk, folder: PurePath) -> bool:
     return any(is_offset_name(entry.name) for name in ("data", "index") for entry in disk.list(folder / name))
 
 
-def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> None:
-    """Refuse to start if the log has no file although it had messages. The start would take the store for a new one and
-    delete the queues, when perhaps a disk is not mounted.
+def refuse_lost_log(context: StoreContext, last: MappedFile | None, inventory: StoreInventory | None) -> None:
+    """Refuse to start if the log has no file although it had messages, or lacks its newest files. The start would take
+    the store for a new one and delete the queues, when perhaps a disk is not mounted, or give the places of messages
+    that are elsewhere to others.
 
     Args:
-        inventory: None if there is none, or a Java broker wrote the store since.
+        last: the newest file of the log; None if it has none.
+        inventory: None if there is none.
 
     Raises:
         StoreRefusedError: there were.
     """
     queues = context.consume_queue_folder
+    if last is not None:
+        if inventory is not None and inventory.dispatched_offset > last.end_offset:
+            raise StoreRefusedError(
+                f"{context.commit_log_folder} has no file {offset_to_file_name(last.end_offset)}, but the queues were "
+                f"complete up to physical offset {inventory.dispatched_offset}. Bring the missing files back; to give "
+                f"their messages up, delete {context.root / INVENTORY_FILE}."
+            )
+        return
     if inventory is not None and inventory.is_whole:
         if inventory.dispatched_offset == 0:
             return  # a loss of power took the first file, of which nothing was durable
@@ -167,7 +178,7 @@ def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> 
     raise StoreRefusedError(
         f"{context.commit_log_folder} has no file of the log, but {reason}. Mount the disk, bring the files back, or "
         f"set storePathCommitLog to where they are; to give these messages up, delete {queues} and "
-        f"{context.root / 'inventory.json'}."
+        f"{context.root / INVENTORY_FILE}."
     )
 
 

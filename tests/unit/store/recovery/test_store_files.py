@@ -56,6 +56,36 @@ def test_an_empty_last_log_file_is_dropped(tmp_path: Path) -> None:
     assert_whole(tmp_path)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_log_that_lacks_its_newest_files_is_refused_until_they_are_back_or_given_up(
+    tmp_path: Path, clean: bool, files: int
+) -> None:
+    """The next messages would get the places of those in the missing files."""
+    offsets = fill(tmp_path, clean=clean)
+    store, _ = reopened(tmp_path)
+    store.queue_flusher.flush_inline()
+    close(store, clean=clean)
+    gone = [path for path in naive.files(tmp_path / "commitlog") if int(path.name) <= offsets[-1]][-files:]
+    kept = [path.rename(tmp_path / path.name) for path in gone]
+    before = [path.name for path in naive.files(tmp_path / "commitlog")]
+    with pytest.raises(StoreRefusedError, match=f"has no file {gone[0].name}, but the queues were complete up to"):
+        reopened(tmp_path)
+    assert [path.name for path in naive.files(tmp_path / "commitlog")] == before
+    for path in kept:
+        path.rename(tmp_path / "commitlog" / path.name)
+    store, report = reopened(tmp_path)
+    assert report.end_offset > offsets[-1] and report.clean_exit == clean
+    store.close()
+    for path in gone:
+        path.unlink()
+    (tmp_path / "inventory.json").unlink()
+    store, report = reopened(tmp_path)
+    assert report.end_offset <= int(gone[0].name)
+    store.close()
+    assert_whole(tmp_path)
+
+
 def test_queue_files_that_all_have_another_size_are_a_wrong_setting(tmp_path: Path) -> None:
     fill(tmp_path)
     with pytest.raises(StoreRefusedError, match="mappedFileSizeConsumeQueue is 800"):
