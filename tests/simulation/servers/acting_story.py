@@ -59,6 +59,8 @@ _SHORT_S: Final = 1.5
 _JUMP_MS: Final = 10_000
 #: What a master took back from its slaves is in its log, and so on its way to them, after that time.
 _SETTLED_S: Final = 3.0
+#: A slave that no longer serves keeps what it knew for longer.
+_KEPT_S: Final = 8.0
 _TIMER_PRECISION_MS: Final = 500
 _REST_S: Final = 300
 _KINDS: Final = (
@@ -73,7 +75,8 @@ class Reign:
 
     Attributes:
         log_end: of its log when it began.
-        heirs: of the master: slaves, and their lives, that it could ask while it prepared.
+        heirs: slaves, and their lives, that the broker could ask for what they kept: the master while it prepared, a
+            slave the one that served last.
         settled: of the master: where its log ended some time after it had begun; None: it did not live so long.
     """
 
@@ -185,6 +188,7 @@ class ActingStory:
         self.promises: History
         self._reigns: list[Reign] = []
         self._troubles: list[Trouble] = []
+        self._slow_ways: list[Trouble] = []
         self._together: list[str] = []
         self._busy: set[str] = set()
         self._lost_at: list[float] = []  # the master lost what was not flushed
@@ -260,23 +264,38 @@ class ActingStory:
         """A broker serves from now on, as far as it knows."""
         self._note(f"{reign.broker} serves, its log ends at {reign.log_end}")
         self.marks[f"{member.name.split()[0]} serves"] += 1
+        last = self._reigns[-1] if self._reigns else None
         self._reigns.append(reign)
         if member is not self._master:
+            reign.heirs = self._asked_by_slave(member, last)
             return
         reign.heirs = {
             (slave.name, slave.life)
             for slave in self._brokers[1:]
-            if slave.broker is not None and not self._disturbed(slave, member.prepares_since)
+            if slave.broker is not None and not self._disturbed(slave, self._master, member.prepares_since)
         }
         self._world.loop.call_later(_SETTLED_S, lambda: self._settle(reign))
         if self._lost_at or self._ends_power:
             self._traffic_begins_anew()
 
-    def _disturbed(self, slave: Member, since: float) -> bool:
-        """Could the master not reach it all the time since then?"""
-        names = {slave.name, self._master.name}
+    def _asked_by_slave(self, member: Member, last: Reign | None) -> set[tuple[str, int]]:
+        """The slave that served last, if `member` could ask it a moment after that."""
+        now = self.now()
+        if last is None or last.broker == self._master.name or min(last.ended, now) < now - _KEPT_S:
+            return set()
+        slave = self._named(last.broker)
+        is_new = slave is member or slave.broker is None or slave.life != last.life
+        if is_new or self._disturbed(slave, member, now - 2 * _KEPT_S):
+            return set()
+        self.marks["a slave took over from another"] += 1
+        return {(last.broker, last.life)}
+
+    def _disturbed(self, slave: Member, by: Member, since: float) -> bool:
+        """Could `by` not reach it all the time since then?"""
+        names = {slave.name, by.name}
+        troubles = self._troubles if by is self._master else [*self._troubles, *self._slow_ways]
         return any(trouble.of <= names and slave.name in trouble.of and trouble.touches(since, self.now())
-                   for trouble in self._troubles)  # fmt: skip
+                   for trouble in troubles)  # fmt: skip
 
     def _settle(self, reign: Reign) -> None:
         if reign.ended == float("inf") and self._master.broker is not None and self._master.life == reign.life:
@@ -499,9 +518,13 @@ class ActingStory:
         said = ", ".join(f"{one.name} and {other.name}" for one, other in ways)
         self._note(f"{slow.delay_ms} ms between {said} for {seconds:.1f} s")
         network = self._world.network
+        troubles = [Trouble("slow", frozenset({one.name, other.name}), self.now()) for one, other in ways]
+        self._slow_ways += troubles
         for one, other in ways:
             network.set_link(one.machine.address, other.machine.address, slow)
         await asyncio.sleep(seconds)
+        for trouble in troubles:
+            trouble.ended = self.now()
         for one, other in ways:
             network.set_link(one.machine.address, other.machine.address, network.default_link)
         self._note("the ways are quick again")
@@ -617,7 +640,7 @@ class ActingStory:
                    and one.began > fact.ended and one.began <= reign.began]  # fmt: skip
         if not is_masters:
             if not between:
-                return (fact.broker, fact.life) == (reign.broker, reign.life)
+                return (fact.broker, fact.life) in {(reign.broker, reign.life), *self._heirs_since(fact, reign)}
             if (fact.broker, fact.life) not in between[0].heirs:
                 return False
             if between[0].settled is None:
@@ -628,6 +651,12 @@ class ActingStory:
         if is_masters and self._copies_all and fact.ended - fact.began < 3:
             return True
         return end > 0 and reign.log_end >= end
+
+    def _heirs_since(self, fact: Fact, reign: Reign) -> set[tuple[str, int]]:
+        """Who told the slave of this reign what it knew, if it had the fact from its last reign before."""
+        own = self._reign_of(fact)
+        later = [one for one in self._reigns if own is not None and own.began < one.began <= reign.began]
+        return reign.heirs if later[:1] == [reign] else set()
 
     def _delayed_wrong(self, traffic: ActingTraffic, messages: list[Any]) -> list[str]:
         came: dict[str, list[int]] = {}

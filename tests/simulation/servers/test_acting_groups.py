@@ -182,18 +182,20 @@ class Client:
 
     def __init__(self, machine: SimMachine) -> None:
         self._client = RemotingClient(NettyClientConfig(), clock=machine.clock, rng=SimRng(1))
+        self._sent = 0
 
     async def ask(self, broker: int, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
         return await self._client.invoke(f"{BROKERS[broker]}:10911", RemotingCommand(code, ext, body), 3000)
 
     async def send(self, broker: int) -> int | None:
-        """Returns the queue offset of a message that was acknowledged."""
+        """Returns the queue offset of a message that was acknowledged. Bodies are numbers."""
         ext = {
             "producerGroup": "P", "topic": "T", "queueId": "0", "defaultTopic": "TBW102", "defaultTopicQueueNums": "1",
             "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "",
         }  # fmt: skip
+        self._sent += 1
         try:
-            answer = await self.ask(broker, RequestCode.SEND_MESSAGE, ext, b"x")
+            answer = await self.ask(broker, RequestCode.SEND_MESSAGE, ext, b"%d" % self._sent)
         except MaxQError:
             return None
         return int(answer.ext["queueOffset"]) if answer.code == ResponseCode.SUCCESS else None
@@ -229,6 +231,11 @@ class Client:
         await self._client.close()
 
 
+def bodies(messages: Sequence[MessageExt]) -> list[bytes]:
+    """Sorted."""
+    return sorted(message.body for message in messages)
+
+
 def _play(act: Callable[[SimWorld, Group, Client], Awaitable[None]], *, seed: int = 1, **settings: Any) -> None:
     """With a client, on a machine of its own."""
 
@@ -257,8 +264,10 @@ def test_what_was_acknowledged_at_a_slave_does_not_come_again_when_its_time_is_o
             assert await client.send(0) is not None
             messages += await client.pop(0)
             await asyncio.sleep(0.5)  # its slave hears of the topic; they are not due at the same moment
+        world.network.partition(*BROKERS[:2])  # what it writes as it ends is not at its slave
         await group.brokers[0].stop()
         group.brokers[0].machine.kill()
+        world.network.heal()
         await group.until_serves(1)
         for message in messages:
             await client.ack(1, message)
@@ -271,6 +280,88 @@ def test_what_was_acknowledged_at_a_slave_does_not_come_again_when_its_time_is_o
             await asyncio.sleep(1)
 
     _play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500", timerPrecisionMs="500")
+
+
+def test_a_slave_that_comes_back_in_the_place_of_another_knows_what_was_committed_and_acknowledged_there() -> None:
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        for broker in (one, master):
+            broker.machine.kill()
+        await group.until_serves(2)
+        await client.commit(2, 7)
+        messages = await client.pop(2)
+        for message in messages[:4]:
+            await client.ack(2, message)
+        await one.start()
+        await group.until_serves(1)
+        assert await client.committed(1) == 7
+        assert await client.pop(1) == []
+        for message in messages[4:6]:
+            await client.ack(1, message)
+        await master.start()
+        await group.until_serves(0)
+        assert await client.committed(0) == 7
+        await asyncio.sleep(INVISIBLE_MS / 1000 + 5)
+        assert bodies(await client.pop(0)) == bodies(messages[6:])
+        assert not group.together
+
+    _play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
+
+
+def test_a_slave_that_acts_and_reaches_no_name_server_leaves_the_group_to_the_next_one() -> None:
+    """Clients do not find it. Who stands in for it asks what it kept, and it takes that back when it is found again."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        world.network.partition(BROKERS[1], NAME_SERVERS[0])
+        await client.commit(1, 5)
+        messages = await client.pop(1)
+        await client.ack(1, messages[0])
+        await group.until_serves(2)
+        assert await client.committed(2) == 5
+        assert await client.pop(2) == []
+        await client.commit(2, 7)
+        await client.ack(2, messages[1])
+        await asyncio.sleep(20)
+        assert group.serving == [2]
+        world.network.heal(BROKERS[1], NAME_SERVERS[0])
+        await group.until_serves(1)
+        assert await client.committed(1) == 7
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        await asyncio.sleep(INVISIBLE_MS / 1000 + 5)
+        assert bodies(await client.pop(0)) == bodies(messages[2:])
+        assert not group.together
+
+    _play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
+
+
+def test_what_a_group_that_began_at_a_slave_did_not_acknowledge_comes_again_at_the_master() -> None:
+    """The master has not heard of the group, and none of its members comes back for a while."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        for _ in range(3):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        messages = await client.pop(1)
+        await client.ack(1, messages[0])
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        await asyncio.sleep(INVISIBLE_MS / 1000 + 35)
+        assert bodies(await client.pop(0)) == bodies(messages[1:])
+
+    _play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -24,6 +24,9 @@ its master all the time, and once more before it takes it for gone:
 They may miss a slave that acts, too. So the slave with the next id asks those with smaller ids that it knew of, and
 takes one that answers or is silent for gone when name servers go on missing it for brokerNotActiveTimeoutMillis.
 
+A slave that is to act asks the others first what they kept while they acted (PreOnline.take_over), and one that acts
+leaves the group to it.
+
 A slave that acts goes on asking the master that it has lost. So a master that comes back and reaches no name server
 hears of it, and takes back what it kept; and where no name server answers the slave, it leaves the group to a master
 that says that it is active: name servers may have given the slave up, too.
@@ -41,6 +44,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
+from typing import Final
 
 from maxq.broker.bundles import Environment
 from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
@@ -49,12 +53,16 @@ from maxq.broker.failover.master_link import MasterLink
 from maxq.broker.failover.master_only_services import MasterOnlyServices
 from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, SIGNS_TO_REGISTER, PreOnline
 from maxq.broker.identity.registration import BrokerRegistration
-from maxq.errors import MaxQError
+from maxq.codes import ResponseCode
+from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.remoting.first_answers import until_answered
 from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
+
+#: A slave that is silent is asked so many times before another one acts without what it has kept.
+_SIGNS: Final = 3
 
 
 class ActingMasterService:
@@ -92,6 +100,7 @@ class ActingMasterService:
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
         self._missed_ms: int | None = None  # since when name servers miss a master that may live
+        self._takes_over = False  # it asks other slaves what they kept, and acts then
         self._lost_master = ""  # host:port, of a master that was taken for gone
         self._told_ms = env.clock.monotonic_ms()  # when a name server answered last who lives
         self._heard_ms = -(1 << 62)  # when the last question began that the master answered
@@ -302,8 +311,12 @@ class ActingMasterService:
                 return
             if self.is_ending:
                 return
-            self._unmet_master, self._missed_ms, self._knows_group = None, None, True
             own_id = self.group.own_id
+            known = {**members, **self.group.members, before[0]: before[1]}
+            if change.min_broker_id == own_id and not await self._take_over(known):
+                self.group.pass_over(before, members)
+                return
+            self._unmet_master, self._missed_ms, self._knows_group = None, None, True
             log.info("broker %d at %s is the active one of the group now; this is %d", *change[:2], own_id)
             if not change.has_master:
                 self._on_master_offline()
@@ -390,6 +403,49 @@ class ActingMasterService:
             log.warning("slave %d is not taken for gone yet, though a name server misses it", may_live[0])
         self._missed_ms = since_ms
         return True
+
+    async def _take_over(self, known: Mapping[int, str]) -> bool:
+        """Take over, before this slave acts, what the slaves that it knows by id kept while they acted. Returns False
+        if it is not to act now: one that acts does not leave the group to it, or is to act itself."""
+        others = {i: address for i, address in known.items() if address and i not in (MASTER_ID, self.group.own_id)}
+        if not others or self._services.is_running:
+            return True
+        self._takes_over = True
+        try:
+            living = await self._living(others)
+            return await self._pre_online.take_over(living, lambda: self._takes_over and not self.is_ending)
+        finally:
+            self._takes_over = False
+
+    async def _living(self, slaves: Mapping[int, str]) -> Mapping[int, str]:
+        """Return those of these slaves, by id, that answer. One that is silent is asked again: a packet may be lost."""
+        living: dict[int, str] = {}
+        silent = dict(slaves)
+        for _ in range(_SIGNS):
+            if not silent:
+                break
+            signs = await asyncio.gather(*map(self._api.sign_of_slave, silent.values()))
+            by_id = dict(zip(silent, signs, strict=True))
+            living |= {i: slaves[i] for i, sign in by_id.items() if sign is Sign.LIVES}
+            silent = {i: slaves[i] for i, sign in by_id.items() if sign is Sign.SILENT}
+        return living
+
+    async def leave_to(self, broker_id: int, address: str) -> None:
+        """Leave the group to another slave, which is to act and asks what was kept here. Of two that ask each other the
+        one with the smaller id goes on.
+
+        Raises:
+            RequestRefusedError: this slave does not leave it: it is about to act, or its master comes back.
+        """
+        if self._takes_over:
+            if self.group.own_id < broker_id:
+                raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this slave is about to act itself")
+            self._takes_over = False
+        elif self.is_acting_master:
+            log.warning("slave %d at %s is to act, and this one leaves the group to it", broker_id, address)
+            await self._follow(lambda: self.group.on_notice(broker_id, address, None), living=(broker_id,))
+            if self.is_acting_master:
+                raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the master of this slave comes back")
 
     def _on_master_offline(self) -> None:
         """Fail all requests to the lost master, so that no copy of its tables arrives after this broker's own

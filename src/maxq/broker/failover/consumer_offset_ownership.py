@@ -40,7 +40,7 @@ class ConsumerOffsetOwnership:
         self._offsets.owns_offsets = True
         if self._own.broker_id != MASTER_ID:
             version = self._offsets.data_version
-            self._offsets.take_version(
+            self._offsets.begin_to_act(
                 DataVersion(version.counter + VERSION_JUMP, version.state_version, self._clock.wall_ms())
             )
 

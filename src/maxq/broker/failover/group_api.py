@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress, SlaveSign
 from maxq.broker.tables.topic.topic_validator import SYNC_BROKER_MEMBER_PREFIX
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingSendError
@@ -43,15 +43,6 @@ class Sign(Enum):
     def is_answer(self) -> bool:
         """Return whether the master has answered the slave's question, be it active yet or not."""
         return self in (Sign.LIVES, Sign.PREPARES)
-
-
-class SlaveSign:
-    """The fields by which MaxQ's slaves and masters tell more with request 906; RocketMQ's ignore them."""
-
-    BROKER_NAME = "maxqBrokerName"  # of the slave that asks, and thus of its master; of a slave that is asked
-    ID = "maxqSlaveId"
-    ADDRESS = "maxqSlaveAddress"
-    IS_ACTIVE = "maxqIsActive"  # in the answer
 
 
 class GroupApi:

@@ -7,9 +7,8 @@ Source:
 from collections.abc import Mapping
 
 from maxq.broker.failover.acting_master import ActingMasterService
-from maxq.broker.failover.group_api import SlaveSign
 from maxq.broker.failover.master_link import MasterLink
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress, SlaveSign
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID

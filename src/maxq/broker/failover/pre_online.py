@@ -1,4 +1,4 @@
-"""PreOnline: what a member of an acting-master group does before it registers with the name servers.
+"""PreOnline: what a member of an acting-master group does before it registers with the name servers, or acts.
 
 A master that comes back asks who is there, tells each living slave where it replicates from, waits until that slave
 copies, and takes back what the slave kept meanwhile. A slave asks its master where it replicates from and waits until
@@ -12,13 +12,17 @@ waits for a name server.) A name server that was just started, or that a slave d
 that are missing have some of these intervals' time to ask. A slave without a name server goes online after 10 s: it
 acts when one tells it to.
 
+A slave that is about to act asks the other slaves for what they kept while they acted: it comes back in the place of
+one with a larger id, or stands in for one that name servers do not hear. That one ends to act as it answers. (Java's
+acts with what it knows itself.)
+
 Source:
     broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.bundles import Environment
@@ -49,6 +53,13 @@ class MetadataRestorer(Protocol):
             MaxQError: it does not give it.
             OSError: the disk refuses.
         """
+
+    async def take_over(self, address: str) -> None:
+        """Take over, on a slave that is about to act, what the slave at `address` kept while it acted. Raises as
+        `take_back`; BrokerError, SERVICE_NOT_AVAILABLE: that one does not leave the group to this slave now."""
+
+    def take_pops(self) -> list[bytes]:
+        """Return, once, what was taken of messages given to consumers."""
 
 
 class MinBroker(NamedTuple):
@@ -181,6 +192,33 @@ class PreOnline:
             await asyncio.sleep(RETRY_MS / 1000)
 
     # --- a slave ----------------------------------------------------------------------------------------------------
+
+    async def take_over(self, slaves: Mapping[int, str], may_act: Callable[[], bool]) -> bool:
+        """Take over, before this slave acts, what other slaves, by id, kept while they acted; the one with the smallest
+        id comes last, for it has acted last. What cannot be had of one that does not answer is left out.
+
+        Args:
+            may_act: is this slave still to act? It is asked after each answer.
+
+        Returns:
+            Whether this slave may act; else it tries again later.
+        """
+        for broker_id in sorted(slaves, reverse=True):
+            try:
+                async with asyncio.timeout(GIVE_UP_MS / 1000):
+                    await self._metadata.take_over(slaves[broker_id])
+            except (MaxQError, OSError) as error:  # TimeoutError is one
+                if isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                    log.warning("slave %d at %s does not leave the group to this one yet: %s",
+                                broker_id, slaves[broker_id], error)  # fmt: skip
+                    self._metadata.take_pops()
+                    return False
+                log.warning("what slave %d at %s may have kept was not taken over: %s",
+                            broker_id, slaves[broker_id], error)  # fmt: skip
+            if not may_act():
+                self._metadata.take_pops()
+                return False
+        return True
 
     async def _meet_master(self, address: str) -> None:
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS

@@ -29,7 +29,8 @@ from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
-from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager, tells_of_acting
+from maxq.broker.tables.offset.offset_table import keys_on
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
@@ -68,13 +69,13 @@ class SlaveToMasterSync:
         self._timer_wheel = timer_wheel
         self._log_end = log_end
         self._queue_end = queue_end
-        self._pops: list[bytes] = []
+        self._pops: dict[str, bytes] = {}  # by address of the slave
         self._return: tuple[str, DataVersion] | None = None  # this master's, and of its offsets before it
 
     def take_pops(self) -> list[bytes]:
         """Return, once, what slaves reported of popped messages. Pop consumption adopts it when it starts."""
-        taken, self._pops = self._pops, []
-        return taken
+        taken, self._pops = self._pops, {}
+        return list(taken.values())
 
     async def take_back(self, address: str, return_id: str) -> None:
         """Take back everything that the slave at `address` has. `return_id` names this return of the master: a repeated
@@ -88,6 +89,29 @@ class SlaveToMasterSync:
             address, return_id
         )  # before the offsets: from here on the slave moves none of them by itself
         await self._take_consumer_offsets(address, self._version_before(return_id))
+        await self._take_delay_offsets(address)
+        if self._timer_wheel():
+            await self._take_timer_checkpoint(address)
+
+    async def take_over(self, address: str) -> None:
+        """Take over, on a slave that is about to act, what the slave at `address` kept while it acted. That one ends to
+        act. Offsets of a slave that has not acted are not taken: they are an older copy, perhaps.
+
+        Raises:
+            MaxQError: it did not answer, does not leave the group to this slave, or did not answer as it should.
+            OSError: the disk refuses.
+        """
+        try:
+            if told := await self._api.leave_group(address, self._own):
+                self._pops[address] = told
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
+                raise
+        page, following = await self._api.consumer_offsets(address)
+        if tells_of_acting(page):
+            log.info("took over the consumer offsets of slave %s: %d queues moved on",
+                     address, await self._merge_offsets(address, page, following))  # fmt: skip
+            self._offsets.request_persist()
         await self._take_delay_offsets(address)
         if self._timer_wheel():
             await self._take_timer_checkpoint(address)
@@ -106,20 +130,28 @@ class SlaveToMasterSync:
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
                      address, version, ours)  # fmt: skip
             return
-        known = OperatorChanges.from_json(page)
-        moved = self._offsets.take_back_from_slave(page, known)
-        while following:
-            page, following = await self._api.consumer_offsets(address, following)
-            moved += self._offsets.take_back_from_slave(page, known)
+        moved = await self._merge_offsets(address, page, following)
         if their_end > self._log_end():
             self._offsets.not_beyond(self._queue_end)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 
+    async def _merge_offsets(self, address: str, page: dict[str, Any], following: str) -> int:
+        """Merge the offsets on all pages of a slave's table, of which this is the first. Returns how many queues moved
+        on."""
+        known, named = OperatorChanges.from_json(page), keys_on(page)
+        moved = self._offsets.take_back_from_slave(page, known)
+        while following:
+            page, following = await self._api.consumer_offsets(address, following)
+            moved += self._offsets.take_back_from_slave(page, known)
+            named |= keys_on(page)
+        self._offsets.took_back_from_slave(known, named)
+        return moved
+
     async def _take_pops(self, address: str, return_id: str) -> None:
         try:
             told = await self._api.hand_back_pops(address, return_id, self._own.address)
-            self._pops.append(hand_back.within(told, self._queue_end))  # now: this broker takes no messages yet
+            self._pops[address] = hand_back.within(told, self._queue_end)  # now: this broker takes no messages yet
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
                 raise

@@ -66,3 +66,13 @@ async def resolve(host: str) -> str:
         raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error}); give an address") from None
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return str(found[0][4][0])
+
+
+class SlaveSign:
+    """Fields by which the brokers of a group say more of themselves than RocketMQ's do: in requests 906, of which those
+    ignore them, and 30091."""
+
+    BROKER_NAME = "maxqBrokerName"  # of the slave that asks, and thus of its master; of a slave that is asked
+    ID = "maxqSlaveId"
+    ADDRESS = "maxqSlaveAddress"
+    IS_ACTIVE = "maxqIsActive"  # in the answer

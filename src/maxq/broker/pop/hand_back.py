@@ -29,15 +29,19 @@ The answer's body is a JSON object; empty from a slave that did not act as maste
 
 Slaves of earlier versions do not tell `done`, `earlier`, `twins` and `log`.
 
+Another slave that is to act in this one's place asks, too (with its id and address), when it has the smaller id and
+comes back, or when name servers do not hear this one. A slave that acts ends to act then, and answers what it knew.
+
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
+from maxq.broker.identity.broker_identity import SlaveSign
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
 from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
@@ -46,6 +50,7 @@ from maxq.broker.pop.unfinished_revives import Key
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError
+from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.store.log.deletions import Deletions
@@ -150,6 +155,14 @@ def known_end(body: bytes) -> int | None:
     return end if isinstance(end, int) else None
 
 
+def groups_of(body: bytes) -> set[str]:
+    """Return the groups to which the slave of an answer gave messages itself, and of which it has check points; none if
+    the answer is malformed."""
+    told = _read(body) or {"live": []}
+    noted = set(told.get("noted", ()))
+    return {row[2] for row in told["live"] if row[0] not in noted}
+
+
 def without(body: bytes, ended: Container[Key]) -> bytes:
     """Return an answer of `encode` without these check points; a malformed one is returned unchanged."""
     told = _read(body)
@@ -191,26 +204,40 @@ def _check(told: dict[str, Any]) -> None:
         OrderInfo.from_json(row[4])
 
 
-class HandBackProcessor(RequestProcessor):
-    """Answers the master's questions on a slave."""
+class GroupOfSlave(Protocol):
+    """What answering asks of the slave's part in its group (ActingMasterService)."""
 
-    def __init__(
-        self,
-        hear_return: Callable[[str], None],
-        give_way: Callable[[], None],
-        hand_back: Callable[[str], bytes],
-        rest: Callable[[], Awaitable[None]],
-    ) -> None:
-        """
-        Args:
-            hear_return: tells the slave that the master at this `host:port` comes back (empty: it does not say where).
-            give_way: has the slave wait for its master.
-            hand_back: gives the answer's body to a `returnId`.
-            rest: returns when this slave delivers nothing to other broker groups any more while it waits.
-        """
-        self._hear_return = hear_return
-        self._give_way = give_way
-        self._hand_back = hand_back
+    @property
+    def is_acting_master(self) -> bool:
+        """Return whether this slave acts for its group."""
+
+    def hear_return(self, master: str) -> None:
+        """Note that the master at this `host:port` comes back; empty: it does not say where it is."""
+
+    async def leave_to(self, broker_id: int, address: str) -> None:
+        """Leave the group to another slave. Raises RequestRefusedError if this one does not."""
+
+
+class PopState(Protocol):
+    """What answering asks of the slave's pop consumption (PopService)."""
+
+    def give_way(self) -> None:
+        """Have this slave wait for its master, or for another slave."""
+
+    def hand_back(self, return_id: str) -> bytes:
+        """Return the answer's body for a master, and this return of it."""
+
+    def left(self) -> bytes:
+        """Return the answer's body for another slave, to which this one has left the group."""
+
+
+class HandBackProcessor(RequestProcessor):
+    """Answers the questions of its master, and of other slaves, on a slave."""
+
+    def __init__(self, group: GroupOfSlave, pops: PopState, rest: Callable[[], Awaitable[None]]) -> None:
+        """`rest` returns when this slave delivers nothing to other broker groups any more while it waits."""
+        self._group = group
+        self._pops = pops
         self._rest = rest
 
     def routes(self) -> Mapping[int, Processor]:
@@ -219,7 +246,24 @@ class HandBackProcessor(RequestProcessor):
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
         """Answer when everything that this slave knows is safe, and so is the progress of delayed and timer messages,
         for which the master asks next: messages whose time is over may be on their way to another group."""
-        self._hear_return(request.ext.get("masterAddress", ""))
-        self._give_way()
+        fields = HeaderFields(request.ext)
+        slave_id, slave = fields.opt_int(SlaveSign.ID), fields.opt_str(SlaveSign.ADDRESS)
+        if slave_id and slave:
+            connection.send(request.reply(body=await self._left_to(slave_id, slave)))
+            return
+        self._group.hear_return(fields.opt_str("masterAddress") or "")
+        self._pops.give_way()
         await self._rest()
-        connection.send(request.reply(body=self._hand_back(request.ext.get("returnId", ""))))
+        connection.send(request.reply(body=self._pops.hand_back(fields.opt_str("returnId") or "")))
+
+    async def _left_to(self, slave_id: int, slave: str) -> bytes:
+        """Leave the group to another slave. Returns what this one knew when it ended to act.
+
+        Raises:
+            RequestRefusedError: this slave does not leave it.
+        """
+        if self._group.is_acting_master:
+            self._pops.give_way()
+            await self._rest()
+        await self._group.leave_to(slave_id, slave)
+        return self._pops.left()

@@ -116,9 +116,7 @@ class PopMessages:
 
     def register(self, server: RemotingServer) -> None:
         """Register the request codes of pop, acks and notifications."""
-        hand_back = HandBackProcessor(
-            self._failover.acting.hear_return, self.service.give_way, self.service.hand_back, self._rest
-        )
+        hand_back = HandBackProcessor(self._failover.acting, self.service, self._rest)
         for processor in (self._pops, self._acks, self._notifications, hand_back):
             processor.register(server)
 

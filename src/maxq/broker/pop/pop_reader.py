@@ -221,6 +221,8 @@ class PopReader:
         if offset == max_offset and max_offset > 0:
             return
         result = self._get(ask, topic, queue_id, offset, found, may_wait)
+        if result.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY and not self._own.is_master:
+            return  # another slave has given out messages that this one lacks
         if result.status in _MOVED:
             log.warning("%s@%s queue %d: offset %d is wrong, going on at %d", topic, group, queue_id, offset,
                         result.next_begin_offset)  # fmt: skip

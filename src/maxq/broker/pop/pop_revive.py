@@ -316,6 +316,8 @@ class PopReviveService:
         for point in due:
             if not self._is_current(queue) or self._doubt() is not None:
                 break
+            if not self._own.is_master and not self.reviver.knows(point):
+                continue
             given = failed = [] if self._is_gone(point) else point.open_offsets()
             with self._passed_over("the check point at record %d of revive queue %d, which is tried again",
                                    point.revive_offset, queue.queue_id):  # fmt: skip

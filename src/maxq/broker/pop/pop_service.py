@@ -170,6 +170,11 @@ class PopService:
         self._asked_for = return_id
         return self._told()
 
+    def left(self) -> bytes:
+        """Return what this slave knew when it ended to act, for another slave that is to act; empty if it did not act
+        for the last seconds."""
+        return self._kept if self._clock.monotonic_ms() < self._kept_until_ms else b""
+
     def _told(self) -> bytes:
         return hand_back.encode(self._read_end, self._buffer, self._orders, self._store.max_physical_offset)
 
@@ -243,7 +248,7 @@ class PopService:
             self._finish_interrupted()
         if self._stood_in:
             self._buffer.keep_ended(self._read_end)
-        for told in filter(None, (*self._handed_back(), self._still_known())):
+        for told in filter(None, (self._still_known(), *self._handed_back())):  # others know of what came later
             body = await self._untaken(told)
             for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
                 await self._ack_late(late)
@@ -251,6 +256,7 @@ class PopService:
                 await self._settle()
                 self._offsets.request_persist()
                 await self._offsets.persisted()  # what is done has no other trace here
+            self._make_groups(hand_back.groups_of(body))
         self._knows = True
         self._kept = b""
         self._orders.start()
@@ -338,15 +344,18 @@ class PopService:
                     self._take(offset, entries)
             count += len(batch)
             await asyncio.sleep(0)
-        for _, group, _ in sorted(self._buffer.queues()):
-            with self._passed_over("group %s of the pop journal", group):
-                self._groups.find_subscription_group_config(
-                    group
-                )  # it may have been made by its first pop, just before a kill
+        self._make_groups({group for _, group, _ in self._buffer.queues()})
         self._cleaned_ms = self._clock.monotonic_ms()
         if count:
             log.info("pop consumption: %d records of the journal read, %d check points are open", count,
                      len(self._buffer))  # fmt: skip
+
+    def _make_groups(self, groups: Collection[str]) -> None:
+        """Make groups that have popped, where that is allowed, if this broker has not heard of them: they may have been
+        made by their first pop, just before a kill or at a slave that acted."""
+        for group in sorted(groups):
+            with self._passed_over("group %s of the pop journal", group):
+                self._groups.find_subscription_group_config(group)
 
     def _finish_interrupted(self) -> None:
         self._unfinished.begin()
@@ -394,6 +403,8 @@ class PopService:
             for live in due[start : start + _A_TURN]:
                 if self._is_held():
                     return
+                if self._stood_in and not self._reviver.knows(live.point):
+                    continue
                 self._buffer.leave_to_twins(live)
                 if not live.ended and await self._revive_one(live):
                     self._buffer.finish([live])
@@ -483,6 +494,10 @@ class PopService:
         return known and group in self._groups.subscription_group_table
 
     def _clean(self) -> None:
+        """Forget deleted topics and groups. A slave leaves that to its master: its tables are copies, which may lack
+        what was made just before the master went, or here."""
+        if self._stood_in:
+            return
         gone = [queue for queue in self._buffer.queues() if not self._is_there(*queue)]
         if gone:
             self._buffer.forget(gone)

@@ -78,7 +78,7 @@ class RetryWriter:
         check point has ended (see UnfinishedRevives). A topic that is in the log is there: who has just become master
         may not have heard of it before its master died."""
         topic = normal_topic(point.topic, point.group)
-        if self._topics.select_topic_config(topic) is None and self._store.max_offset(point.topic, point.queue_id) <= 0:
+        if not self._knows_topic(point):
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))
             return []
         if point.group not in self._groups.subscription_group_table:
@@ -103,6 +103,15 @@ class RetryWriter:
         if len(failed) < point.num:
             self._wake(topic, point.group)
         return [offset for offset in failed if point.is_open(offset)]
+
+    def knows(self, point: PopCheckPoint) -> bool:
+        """Return whether topic and group of a check point are here. To a slave, whose tables are copies, they may be
+        unknown although they are not deleted."""
+        return self._knows_topic(point) and point.group in self._groups.subscription_group_table
+
+    def _knows_topic(self, point: PopCheckPoint) -> bool:
+        is_in_table = self._topics.select_topic_config(normal_topic(point.topic, point.group)) is not None
+        return is_in_table or self._store.max_offset(point.topic, point.queue_id) > 0
 
     async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> None:
         """Add the message unless it no longer exists. Raises MaxQError or OSError if it cannot be read now."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from maxq.broker.identity.broker_identity import BrokerAddress, SlaveSign
 from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError
@@ -195,6 +196,13 @@ class MasterApi:
         request: BrokerError."""
         ext = {"returnId": return_id, "masterAddress": master}
         return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)
+
+    async def leave_group(self, slave: str, own: BrokerAddress) -> bytes:
+        """Ask another slave to leave the group to `own`, a slave that is to act, and fetch what that other one knows of
+        messages given to consumers (30091); empty if it has not acted just now. BrokerError, SERVICE_NOT_AVAILABLE: it
+        does not leave it; REQUEST_CODE_NOT_SUPPORTED: it is RocketMQ's."""
+        ext = {SlaveSign.ID: str(own.broker_id), SlaveSign.ADDRESS: own.address}
+        return await self._invoke(slave, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)
 
     async def min_physical_offset(self, address: str) -> int | None:
         """Fetch the physical offset at which the master's log begins (28); None if it does not say."""

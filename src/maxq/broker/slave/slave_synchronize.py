@@ -34,7 +34,7 @@ from maxq.broker.processors.clients.message_request_mode_manager import MessageR
 from maxq.broker.slave.master_api import KnownTables, MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.tables.offset.offset_table import OffsetTable
+from maxq.broker.tables.offset.offset_table import OffsetTable, keys_on
 from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -441,7 +441,7 @@ class SlaveSynchronize:
             while True:
                 await self._take_page(page)
                 if named is not None:
-                    named |= _keys_on(page)
+                    named |= keys_on(page)
                 if not following:
                     break
                 page, following = await self._ask(self._api.consumer_offsets(address, following))
@@ -570,8 +570,3 @@ class SlaveSynchronize:
     async def _sync_timer_check_point(self, address: str) -> None:
         checkpoint = await self._ask(self._api.timer_check_point(address))
         await TABLES.run(self._tables.files.write_timer_checkpoint, checkpoint)
-
-
-def _keys_on(page: dict[str, Any]) -> set[str]:
-    """Return `topic@group` of all rows of a page of offsets."""
-    return {*(page.get("offsetTable") or {}), *(page.get("lmqOffsetTable") or {})}

@@ -1,7 +1,7 @@
 """What surrounds a member of a broker group: replication, metadata sync, name servers, other brokers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -120,9 +120,12 @@ class FakeGroupApi:
 
 @dataclass
 class FakeMetadata:
-    """SlaveToMasterSync: whose tables were taken, and for which returns; `failure` is raised instead."""
+    """SlaveToMasterSync: whose tables were taken, and for which returns; `failure` is raised instead. What was taken of
+    pops was dropped so often. `on_take` is called first."""
 
     taken: list[str] = field(default_factory=list)
+    dropped: int = 0
+    on_take: Callable[[], Awaitable[None]] | None = None
     returns: list[str] = field(default_factory=list)
     failure: MaxQError | OSError | None = None
 
@@ -131,6 +134,17 @@ class FakeMetadata:
         if self.failure is not None:
             raise self.failure
         self.taken.append(address)
+
+    async def take_over(self, address: str) -> None:
+        if self.on_take is not None:
+            await self.on_take()
+        if self.failure is not None:
+            raise self.failure
+        self.taken.append(address)
+
+    def take_pops(self) -> list[bytes]:
+        self.dropped += 1
+        return []
 
 
 @dataclass

@@ -8,6 +8,8 @@ import pytest
 
 from maxq.broker.failover.acting_master import ActingMasterService
 from maxq.broker.failover.group_api import Sign
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, MaxQError, RemotingTimeoutError, RequestRefusedError
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
@@ -447,6 +449,85 @@ async def test_all_slaves_with_smaller_ids_are_asked_before_one_acts(last: int) 
     member.api.signs = {}
     await member.see(3)
     assert member.services.is_running
+
+
+async def _second_of_three(**signs: Sign) -> Member:
+    """Slave 2, whose master is gone and for whom slave 1 has acted, till name servers lose that; `signs` by name."""
+    clock = SimClock()
+    member = Member(2, clock)
+    await member.acting.go_online()
+    await member.see(0, 1, 2, 3)
+    await member.see(1, 2, 3)
+    member.api.signs = {ADDRESSES[int(name[-1])]: sign for name, sign in signs.items()}
+    await member.see(2, 3)
+    clock.advance_ms(11_000)
+    return member
+
+
+async def test_a_slave_that_is_to_act_takes_over_what_those_that_answer_have_kept_the_smallest_last() -> None:
+    member = await _second_of_three(slave_1=Sign.LIVES, slave_3=Sign.LIVES)
+    await member.see(2, 3)
+    assert member.metadata.taken == [ADDRESSES[3], SLAVE_1]
+    assert member.services.is_running and not member.metadata.dropped
+    await member.see(1, 2, 3)
+    member.api.signs = {SLAVE_1: Sign.SILENT, ADDRESSES[3]: Sign.GONE}
+    await member.see(2, 3)
+    assert member.metadata.taken == [ADDRESSES[3], SLAVE_1], "nobody else can tell"
+
+
+@pytest.mark.parametrize("failure", [RemotingTimeoutError("x", address="", timeout_ms=1), OSError("disk")])
+async def test_what_a_slave_has_kept_that_does_not_answer_in_the_end_keeps_none_from_acting(
+    failure: MaxQError | OSError,
+) -> None:
+    member = await _second_of_three(slave_1=Sign.LIVES)
+    member.metadata.failure = failure
+    await member.see(2, 3)
+    assert member.services.is_running
+
+
+async def test_a_slave_does_not_act_while_another_does_not_leave_it_the_group() -> None:
+    member = await _second_of_three(slave_1=Sign.LIVES)
+    member.metadata.failure = BrokerError(ResponseCode.SERVICE_NOT_AVAILABLE, "not now")
+    await member.see(2, 3)
+    assert (member.services.is_running, member.acting.min_broker_id, member.metadata.dropped) == (False, 1, 1)
+    member.metadata.failure = None
+    await member.see(2, 3)
+    assert member.services.is_running
+
+
+@pytest.mark.parametrize(("other", "acts"), [(1, False), (3, True)])
+async def test_of_two_slaves_that_ask_each_other_the_one_with_the_smaller_id_acts(other: int, acts: bool) -> None:
+    member = await _second_of_three(slave_1=Sign.LIVES)
+
+    async def ask() -> None:
+        await member.acting.leave_to(other, ADDRESSES[other])
+
+    async def is_asked() -> None:
+        if acts:
+            with pytest.raises(RequestRefusedError):
+                await ask()
+        else:
+            await ask()
+
+    member.metadata.on_take = is_asked
+    await member.see(2, 3)
+    assert (member.services.is_running, member.metadata.dropped) == (acts, int(not acts))
+
+
+async def test_a_slave_that_acts_leaves_the_group_to_the_one_that_asks_unless_its_master_comes_back() -> None:
+    member = await slave()
+    await member.see(1, 2)
+    member.sync.master_address = MASTER  # it has said where to copy from
+    member.api.signs = {MASTER: Sign.PREPARES}
+    with pytest.raises(RequestRefusedError, match="master"):
+        await member.acting.leave_to(2, SLAVE_2)
+    assert member.acting.is_acting_master
+    member.api.signs = {}
+    await member.acting.leave_to(2, SLAVE_2)
+    assert not member.acting.is_acting_master
+    await member.acting.leave_to(2, SLAVE_2)  # its answer was lost
+    await member.see(1, 2)
+    assert member.acting.is_acting_master, "name servers hear it again"
 
 
 async def test_the_master_is_back_addresses_are_set_and_held_pulls_told() -> None:

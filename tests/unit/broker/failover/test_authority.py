@@ -46,6 +46,9 @@ class FakeSlave:
             raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         return self.pops
 
+    async def leave_group(self, slave: str, own: BrokerAddress) -> bytes:
+        return await self.hand_back_pops(slave, "", own.address)
+
     async def consumer_offsets(self, address: str, page: str = "") -> OffsetsPage:
         """A key a page."""
         keys = list(self.offsets["offsetTable"])
@@ -190,6 +193,30 @@ async def test_what_was_taken_back_is_on_the_disk_after_a_restart() -> None:
     again = BrokerWorld(disk=world.disk)
     again.offsets.load()
     assert again.offsets.query_offset("G", "T", 0) == 15
+
+
+@pytest.mark.parametrize("has_acted", [True, False])
+async def test_a_slave_takes_over_from_another_only_what_was_committed_while_that_acted(has_acted: bool) -> None:
+    """Its own version says nothing of that. Its log may have less, and the next messages have their places."""
+    world = BrokerWorld()
+    world.offsets.commit_offset("h", "G", "T", 0, 10)
+    world.offsets.take_version(DataVersion(20_000, 0, 1))
+    more = {"hasActed": True} if has_acted else {}
+    slave = FakeSlave({"T@G": {"0": 15, "1": 3}}, counter=5, logEnd=LOG_END + 1, **more)
+    slave.pops = b"{}" if has_acted else b""
+    taking = reverse(world, slave, queue_end=12)
+    await taking.take_over(SLAVE_1)
+    await taking.take_over(SLAVE_1)
+    assert world.offsets.query_offsets("G", "T") == ({0: 15, 1: 3} if has_acted else {0: 10})
+    assert taking.take_pops() == ([b"{}"] if has_acted else [])
+
+
+async def test_what_was_taken_over_of_pops_stays_if_the_slave_has_forgotten_it_when_it_is_asked_again() -> None:
+    slave = FakeSlave({}, 5)
+    taking = reverse(BrokerWorld(), slave)
+    for slave.pops in (b"{}", b""):
+        await taking.take_over(SLAVE_1)
+    assert taking.take_pops() == [b"{}"]
 
 
 async def test_light_queues_come_back_too() -> None:

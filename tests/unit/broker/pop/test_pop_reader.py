@@ -185,6 +185,18 @@ def test_a_place_that_does_not_exist_is_left(reader: Reader, parts: PopParts) ->
     assert _bodies(reader.pop())[-1:] == [b"3"]
 
 
+def test_a_slave_moves_no_group_back_that_is_beyond_what_it_has(make_parts: Callable[..., PopParts]) -> None:
+    """Another slave, whose log has more, has given that out."""
+    slave = make_parts(broker_id=1)
+    slave.create()
+    slave.fill(_some(0, 3))
+    slave.offsets.commit_offset("c", GROUP, "T", 0, 5)
+    reader = Reader(slave)
+    assert reader.pop().count == 0
+    slave.fill(_some(3, 3))
+    assert _bodies(reader.pop()) == [b"5"]
+
+
 def test_what_the_filter_rejects_is_passed_over_also_behind_what_is_open(reader: Reader, parts: PopParts) -> None:
     parts.fill(_some(0, 2), TAGS="A")
     parts.fill(_some(2, 3), TAGS="B")

@@ -111,10 +111,11 @@ class Buffer:
 
 
 class Reviver:
-    """Revives all but those that fail."""
+    """Revives all but those that fail; of `unknown` topics it knows nothing."""
 
     def __init__(self) -> None:
         self.failing: set[int] = set()
+        self.unknown: set[str] = set()
         self.error: Exception | None = None
         self.revived: list[int] = []
 
@@ -124,6 +125,9 @@ class Reviver:
         given = point.open_offsets()
         self.revived += [offset for offset in given if offset not in self.failing]
         return [offset for offset in given if offset in self.failing]
+
+    def knows(self, point: PopCheckPoint) -> bool:
+        return point.topic not in self.unknown
 
 
 class Records:
@@ -517,6 +521,15 @@ async def test_a_slave_keeps_for_its_master_what_it_delivered_and_who_acknowledg
     assert [(late.point.start_offset, late.offsets, late.revive_qid) for late in world.buffer.for_master] == [
         (10, [11], 0), (10, [10], 0),
     ]  # fmt: skip
+
+
+async def test_a_slave_leaves_messages_of_topics_and_groups_that_it_does_not_know_to_its_master() -> None:
+    world = World(broker_id=1)
+    world.point(10, 2)
+    world.reviver.unknown = {"T"}
+    world.service.start()
+    await world.run_at(DUE + 1)
+    assert (world.reviver.revived, world.buffer.for_master, world.offsets.committed) == ([], [], {})
 
 
 async def test_what_is_no_ack_of_a_check_point_here_goes_its_way(world: World) -> None:

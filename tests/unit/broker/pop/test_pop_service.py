@@ -327,6 +327,73 @@ async def test_what_was_copied_beside_a_message_that_cannot_be_read_is_done(
     assert _copies(parts) == [b"1", b"0"]
 
 
+async def test_a_slave_that_has_left_the_group_to_another_tells_that_one_what_it_knew(
+    slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(slave))
+    point = _popped(slave, 0, 1)
+    assert service.left() == b"", "it acts"
+    service.give_way()
+    service.stop()
+    told = orjson.loads(service.left())
+    assert [row[7] for row in told["live"]] == [point.start_offset]
+    slave.clock.now_ms += HELD_MS
+    assert service.left() == b""
+
+
+async def test_a_slave_that_acts_again_believes_what_the_other_was_told_since(
+    make_parts: Callable[..., PopParts], slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(slave))
+    point = _popped(slave, 0, 2)
+    service.stop()
+    second = make_parts(broker_id=2)
+    second.create()
+    second.fill([b"0", b"1"])
+    other = serve(second)
+    other.group.told = [service.left()]
+    await _started(other)
+    (live,) = second.buffer.those([point.key])
+    second.buffer.ack(live, [0, 1])
+    other.stop()
+    service.group.told = [other.left()]
+    await _started(service)
+    assert slave.buffer.those([point.key]) == []
+
+
+async def test_a_slave_leaves_what_it_does_not_know_to_its_master(
+    slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    """Its tables are copies of its master's, which may be older than the log, or lack a group that began here."""
+    service = await _started(serve(slave))
+    point = _popped(slave, 0, 1)
+    slave.groups.subscription_group_table.pop(GROUP)
+    slave.clock.now_ms += point.invisible_time + 40_000
+    await _until(lambda: service._cleaned_ms == slave.clock.monotonic_ms())
+    await service._revive_due()
+    told = orjson.loads(service.hand_back("1"))
+    assert [(row[7], row[12]) for row in told["live"]] == [(point.start_offset, 0)]
+
+
+async def test_a_group_that_began_at_a_slave_gets_what_it_has_not_acknowledged_there(
+    make_parts: Callable[..., PopParts], parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    slave = make_parts(broker_id=1)
+    for one in (parts, slave):
+        one.create()
+        one.fill([b"0"])
+    acting = await _started(serve(slave))
+    point = slave.point(0, 1)
+    slave.buffer.add([(point, 0, 1)])
+    parts.groups.subscription_group_table.pop(GROUP)
+    master = serve(parts)
+    master.group.told = [acting.hand_back("1")]
+    await _started(master)
+    parts.clock.now_ms += point.invisible_time + 1_000
+    await _until(lambda: _copies(parts))
+    assert _copies(parts) == [b"0"]
+
+
 async def test_a_master_tells_nothing_whoever_asks(parts: PopParts, serve: Callable[[PopParts], Service]) -> None:
     service = await _started(serve(parts))
     _popped(parts, 0, 1)

@@ -1,5 +1,7 @@
 """Members of a group, consumer offsets, queue locks."""
 
+import pytest
+
 from maxq.broker.tables.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection, parsed
 
@@ -53,6 +55,15 @@ async def test_where_a_group_begins_is_on_the_disk_when_its_member_hears_that_it
     after_kill = create_consumer_offset_manager(world.disk, CONFIG_DIR, settings=world.settings, clock=world.clock)
     after_kill.load()
     assert after_kill.query_offset("G", "T", 0) == 17
+
+
+@pytest.mark.parametrize(("creates", "code"), [("true", 0), ("false", 26)])
+async def test_a_slave_hands_over_commits_of_a_group_that_began_there(creates: str, code: int) -> None:
+    world = BrokerWorld({"autoCreateSubscriptionGroup": creates})
+    world.add_topic("T")
+    assert (await world.call(15, {**PLACE, "commitOffset": "4", "maxqIfAhead": "true"})).code == code
+    assert world.offsets.query_offset("G", "T", 0) == (4 if code == 0 else -1)
+    assert not world.groups.contains_subscription_group("G")
 
 
 async def test_the_commit_of_an_unknown_group_is_refused_and_does_not_create_it() -> None:

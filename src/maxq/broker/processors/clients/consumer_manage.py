@@ -82,7 +82,7 @@ class ConsumerManageProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
-        if not self._groups.contains_subscription_group(group):
+        if not self._groups.contains_subscription_group(group) and not self._may_have_begun_at_slave(fields):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.select_topic_config(topic)
         if config is None:
@@ -111,6 +111,11 @@ class ConsumerManageProcessor(RequestProcessor):
         if self._settings.store.broker_role == SLAVE:
             self._offsets.slave_commits.note(group, topic, queue_id, offset)
         return self._begun(request) if begins else request.reply()
+
+    def _may_have_begun_at_slave(self, fields: HeaderFields) -> bool:
+        """Return whether a slave hands over a commit of a group that may have been made by its first use there, while
+        the slave's master was away. It is made here when its members come."""
+        return fields.opt_bool("maxqIfAhead") and self._settings.broker.auto_create_subscription_group
 
     async def _begun(self, request: RemotingCommand) -> RemotingCommand:
         """Answer the member that begins a group when that is durable. A commit that a kill takes back lets messages

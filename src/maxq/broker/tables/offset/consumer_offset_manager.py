@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "consumerOffset.json"
 
+_HAS_ACTED: Final = "hasActed"
+
 
 class ConsumerOffsetManager(PeriodicManager):
     """The committed offsets of consumer groups. All calls are on the loop, and a commit is one dict write, so first
@@ -47,6 +49,7 @@ class ConsumerOffsetManager(PeriodicManager):
 
     Attributes:
         owns_offsets: what is committed here counts for the group: a slave that acts as master copies no offsets.
+        has_acted: of a slave: it has owned the offsets since it last copied its master's.
         slave_commits: of a slave: what clients committed here because they could not reach its master.
         deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
             (store/log/deletions.py).
@@ -71,6 +74,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self.offset_table: OffsetTable = {}
         self.owns_offsets = False
+        self.has_acted = False
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
@@ -297,6 +301,8 @@ class ConsumerOffsetManager(PeriodicManager):
         version = first_page.get("dataVersion")
         if version is not None:
             self.data_version = DataVersion.from_json(version)
+        if self.has_acted:
+            self.has_acted, self._is_dirty = False, True
         self.has_set(_set_up_to(first_page))
 
     def _follow_removals(self, theirs: OperatorChanges, named: Collection[str]) -> None:
@@ -342,14 +348,19 @@ class ConsumerOffsetManager(PeriodicManager):
         self.data_version = version
         self._is_dirty = True
 
+    def begin_to_act(self, version: DataVersion) -> None:
+        """Note that this slave's table counts for the group from now on, and continue from data version `version`."""
+        self.has_acted = True
+        self.take_version(version)
+
     def take_back_from_slave(self, value: dict[str, Any], known: OperatorChanges | None) -> int:
-        """Merge the offsets that a slave (content of its file) kept while the master was away into the master's table:
-        the larger offset of each queue, and the slave's data version. What operators have set or removed here stays so
-        if the slave has not heard of it.
+        """Merge the offsets that a slave (content of its file, or of a page) kept while another broker of its group was
+        away into this table: the larger offset of each queue, and the slave's data version. Of two brokers of which one
+        has not heard what operators have set or removed last, only the other's offsets count.
 
         Args:
             known: of which changes by operators the slave knows; None: it does not say (Java's), and counts in any
-                case.
+                case. Call `took_back_from_slave` with them after the last page.
 
         Returns:
             How many queues moved on.
@@ -363,11 +374,26 @@ class ConsumerOffsetManager(PeriodicManager):
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = True
+        for key in taken:
+            if self._has_missed_change(key, known):
+                self._table(key).clear()
         return sum(_move_on(self._table(key), table) for key, table in taken.items())
+
+    def took_back_from_slave(self, known: OperatorChanges | None, named: Collection[str]) -> None:
+        """Note that all pages of a slave's table were merged into this one, which `named` these keys: offsets of groups
+        that were removed as far as the slave knows, and that it does not name, go here, too."""
+        if known is not None:
+            self._follow_removals(known, named)
+            self.changes.adopt(known)
+            self._is_dirty = True
 
     def _is_changed_since(self, key: str, known: OperatorChanges | None) -> bool:
         """Have operators set or removed offsets of this key here, and who knows of `known` has not heard of it?"""
         return known is not None and self.changes.of(key) > known.of(key)
+
+    def _has_missed_change(self, key: str, known: OperatorChanges | None) -> bool:
+        """Does `known` tell that operators have set or removed offsets of this key, and nobody here has heard of it?"""
+        return known is not None and known.of(key) > self.changes.of(key)
 
     # --- groups and topics --------------------------------------------------------------------------------------------
 
@@ -546,9 +572,11 @@ class ConsumerOffsetManager(PeriodicManager):
         return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._marks()
 
     def _marks(self) -> dict[str, Any]:
-        """Return up to where in the log the table reflects deletions of topics and changes by operators."""
-        deletions = {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
-        return deletions | ({"operators": {"upTo": self.set_up_to}} if self.set_up_to >= 0 else {})
+        """Return up to where in the log the table reflects deletions of topics and changes by operators, and whether a
+        slave has owned the offsets since its last copy."""
+        marks: dict[str, Any] = {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
+        marks |= {"operators": {"upTo": self.set_up_to}} if self.set_up_to >= 0 else {}
+        return marks | ({_HAS_ACTED: True} if self.has_acted else {})
 
     def to_json(self) -> dict[str, Any]:
         marks = self._marks()  # first: the rows may be newer, not older
@@ -569,10 +597,17 @@ class ConsumerOffsetManager(PeriodicManager):
         up_to = _deleted_up_to(value)
         self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
         self.set_up_to = _set_up_to(value)
+        self.has_acted = tells_of_acting(value)
         self.changes = OperatorChanges.from_json(value) or OperatorChanges()
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False
+
+
+def tells_of_acting(value: Mapping[str, Any]) -> bool:
+    """Return whether a table of offsets, or a page of it, is that of a slave that has owned the offsets since it last
+    copied its master's. RocketMQ's slaves do not say."""
+    return value.get(_HAS_ACTED) is True
 
 
 def _deleted_up_to(value: dict[str, Any]) -> int | None:

@@ -86,7 +86,8 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         moved = super().take_back_from_slave(value, known)
         ahead = {
             key: offset for key, offset in taken.items()
-            if offset > self.lmq_offset_table.get(key, -1) and not self._is_changed_since(key, known)
+            if self._has_missed_change(key, known)
+            or (offset > self.lmq_offset_table.get(key, -1) and not self._is_changed_since(key, known))
         }  # fmt: skip
         self.lmq_offset_table.update(ahead)
         return moved + len(ahead)

@@ -114,14 +114,16 @@ def flat_row(key: str, offset: int) -> bytes:
 
 
 def offset_file(value: Mapping[str, Any]) -> bytes:
-    """Return the text of consumerOffset.json: the version, and tables whose rows are numbers by queue id, a number, or
-    names.
+    """Return the text of consumerOffset.json: the version, truth values, and tables whose rows are numbers by queue id,
+    a number, or names.
 
     It is made every few seconds in a thread, beside a loop that wants the interpreter: row by row, so that no step
     keeps it for long.
     """
     members = [
-        dumps_pretty({name: member})[2:-2].decode() if name == "dataVersion" else _pretty_table(name, member)
+        dumps_pretty({name: member})[2:-2].decode()
+        if name == "dataVersion" or isinstance(member, bool)
+        else _pretty_table(name, member)
         for name, member in value.items()
     ]
     return "".join(("{\n", ",\n".join(members), "\n}")).encode(errors="replace")
@@ -136,6 +138,11 @@ def _row(row: dict[int, int] | list[str] | int) -> str:
     if isinstance(row, dict):
         return f"{{{','.join([f'{queue_id}:{offset}' for queue_id, offset in row.items()])}}}"
     return f"[{','.join(map(encode_basestring, row))}]" if isinstance(row, list) else str(row)
+
+
+def keys_on(page: Mapping[str, Any]) -> set[str]:
+    """Return `topic@group` of all rows of a page of another broker's offsets."""
+    return {*(page.get("offsetTable") or {}), *(page.get("lmqOffsetTable") or {})}
 
 
 def read_offset_table(value: Mapping[str, Any]) -> OffsetTable:

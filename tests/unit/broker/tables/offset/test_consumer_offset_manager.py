@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager, tells_of_acting
 from maxq.broker.tables.offset.lmq_consumer_offset_manager import (
     LmqConsumerOffsetManager,
     create_consumer_offset_manager,
 )
+from maxq.broker.tables.offset.offset_table import keys_on
 from maxq.broker.tables.offset.operator_changes import MOST, OperatorChanges
 from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.json import json_dialect
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
@@ -457,6 +459,39 @@ def test_what_a_slave_kept_that_has_not_heard_of_an_operators_change_does_not_un
         master.commit_offset("c:1", f"{group}Other", "Other", 0, 2)
     assert offsets.take_back_from_slave(kept, OperatorChanges.from_json(offsets.to_json())) == 3
     assert offsets.take_back_from_slave({}, None) == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"enableLmq": "true"}])
+@pytest.mark.parametrize("group", ["G", "%LMQ%G"])
+def test_of_an_operators_change_that_only_the_other_slave_knows_its_offsets_count(
+    more: dict[str, str], group: str
+) -> None:
+    """One slave takes over from another, whose copy of their master's table was newer."""
+    own, others = (BrokerWorld({"brokerRole": "SLAVE", **more}).offsets for _ in range(2))
+    for one in (own, others):
+        for name in ("Set", "Removed", "Again"):
+            one.commit_offset("c:1", f"{group}{name}", "T", 0, 7)
+    others.assign_reset_offset("T", f"{group}Set", 0, 3)
+    others.remove_offset(f"{group}Removed")
+    others.remove_offset(f"{group}Again")
+    others.commit_offset("c:1", f"{group}Again", "T", 0, 2)
+    page = json.loads(json_dialect.dumps(others.to_json()))
+    known = OperatorChanges.from_json(page)
+    for _ in range(2):
+        own.take_back_from_slave(page, known)
+        own.took_back_from_slave(known, keys_on(page))
+        assert [own.query_offset(f"{group}{name}", "T", 0) for name in ("Set", "Removed", "Again")] == [3, -1, 2]
+
+
+@pytest.mark.parametrize("more", [{}, {"enableLmq": "true"}])
+def test_that_a_slave_has_acted_is_told_and_kept_until_it_has_copied_its_master(more: dict[str, str]) -> None:
+    world = BrokerWorld({"brokerRole": "SLAVE", **more})
+    world.offsets.begin_to_act(DataVersion(10_000, 0, 1))
+    for slave in (world.offsets, reloaded_after_persisting(world)):
+        assert tells_of_acting(slave.head()) and tells_of_acting(slave.to_json())
+    world.offsets.took_from_master({})
+    for slave in (world.offsets, reloaded_after_persisting(world)):
+        assert not tells_of_acting(slave.head())
 
 
 @pytest.mark.parametrize("more", [{}, {"enableLmq": "true"}])
