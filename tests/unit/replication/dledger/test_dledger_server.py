@@ -331,7 +331,7 @@ def test_whoever_names_the_leader_and_goes_changes_nothing() -> None:
     simulate(story)
 
 
-def test_a_follower_keeps_its_connection_to_a_leader_for_hours() -> None:
+def test_a_follower_keeps_its_connection_to_a_leader() -> None:
     """Silent connections are closed after two minutes; this one is not silent, and the leader goes on leading."""
 
     async def story(group: Group) -> None:
@@ -339,7 +339,7 @@ def test_a_follower_keeps_its_connection_to_a_leader_for_hours() -> None:
         await group.append(b"before")
         leader = await group.leader()
         term = leader.server.node.term
-        await asyncio.sleep(1_000)
+        await asyncio.sleep(300)
         assert (await group.leader(), leader.server.node.term) == (leader, term)
 
     async def main(world: SimWorld) -> None:

@@ -33,9 +33,9 @@ def master_log(root: Path, messages: int = 600) -> bytes:
     return log
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> bytes:
-    return master_log(tmp_path / "master")
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return master_log(tmp_path_factory.mktemp("master"))
 
 
 def slave(root: Path) -> MessageStore:
