@@ -542,38 +542,38 @@ MUTATIONS: Final = {
         "client", 0, ((ConsumeMessageConcurrentlyService, "wait_for_calls", _at_once),)
     ),
     "files of the log that another file size leaves behind gaps are deleted": Mutation(
-        "settings", -1, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
+        "settings", 0, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
     ),
     "data files that another file size leaves behind gaps are deleted": Mutation(
-        "ledger-settings", -1, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
+        "ledger-settings", 1, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
     ),
     "a log that begins where it ends loses its file": Mutation(
         "store-faults", 120058, ((CommitLog, "open_at", _open_without_file),)
     ),
     "the index of a store that had none counts as complete": Mutation(
-        "settings", -1, ((consume_queue_flusher, "INDEX_LACKS_KEYS", 0),)
+        "settings", 25, ((consume_queue_flusher, "INDEX_LACKS_KEYS", 0),)
     ),
     "the index knows what the log has lost while it was off": Mutation(
         "settings-faults", -1, ((Recovery, "_index_start", _index_stays),)
     ),
     "light queues end while multi-dispatch is off": Mutation(
         "settings",
-        -1,
+        1,
         ((ConsumeQueueStore, "has_light_places", property(lambda self: self._context.config.enable_multi_dispatch)),),
     ),
     "addresses of lost extension units are given again": Mutation(
-        "settings-ext", -1, ((ConsumeQueueExt, "_begin_behind_all", _begin_at_the_start),)
+        "settings-ext", 34, ((ConsumeQueueExt, "_begin_behind_all", _begin_at_the_start),)
     ),
     "addresses in extension files of another size are given again": Mutation(
         "settings-ext",
-        -1,
+        1,
         ((ConsumeQueueExt, "_begin_behind_all", _begin_at_the_start), (ConsumeQueueExt, "_load", _load_of_one_size)),
     ),
     "a wheel that messages wait in gets another precision": Mutation(
-        "delay-settings", -1, ((TimerMessageStore, "_change_precision", _change_precision_anyway),)
+        "delay-settings", 0, ((TimerMessageStore, "_change_precision", _change_precision_anyway),)
     ),
     "a delayed message whose extension unit is lost is due at once": Mutation(
-        "delay-settings", -1, ((StoreScheduleQueue, "_with_due_time", _as_it_is),)
+        "delay-settings", 20, ((StoreScheduleQueue, "_with_due_time", _as_it_is),)
     ),
     "files are replaced before that is written down": Mutation("compaction", 6, ((Replacement, "commit", _nothing),)),
 }

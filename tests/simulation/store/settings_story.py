@@ -204,7 +204,7 @@ class _OtherSettings(CrashStory):
 
     def _verify_numbers(self, store: MessageStore) -> None:
         for sent in self.ledger.durable():
-            made_at = store.incarnation(sent.topic)
+            made_at = self._made_at(store, sent.topic)
             if sent.physical_offset > made_at:
                 before = self._numbers.get((sent.topic, sent.queue_id), (-1, 0))
                 end = sent.queue_offset + 1
@@ -212,9 +212,15 @@ class _OtherSettings(CrashStory):
         for topic in TOPICS:
             for queue_id in range(QUEUES):
                 made_at, end = self._numbers.get((topic, queue_id), (-1, 0))
-                if made_at == store.incarnation(topic):
+                if made_at == self._made_at(store, topic):
                     found = store.max_offset(topic, queue_id)
                     assert found >= end, f"{topic}/{queue_id} was numbered up to {end}, and goes on at {found}"
+
+    def _made_at(self, store: MessageStore, topic: str) -> int:
+        """Where the topic was deleted last. A loss of power may take the record that says so and leave messages behind
+        it, which are numbered from 0 again."""
+        undone = (row.physical_offset for row in self.ledger.undone if row.topic == topic)
+        return max(store.incarnation(topic), *undone, 0)
 
     def _verify_rebuild(self) -> None:
         """From nothing but the log nobody knows that there were light queues, unless the settings say so."""
