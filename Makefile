@@ -27,7 +27,7 @@ SHARE ?= 1
 LEAST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs hooks clean
+.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs docs-serve pages hooks clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -125,6 +125,13 @@ interop: setup ## against the Java and C++ originals (needs a JDK and Maven; 1 t
 bench: setup ## side by side with Apache RocketMQ (needs a JDK and Maven): BENCH='--only send_1k'
 	$(BIN)/python benches/compare_java.py $(BENCH)
 
+docs: setup ## the manual as a site in site/; broken links are errors
+	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("zensical") or exit(1)' || $(PIP) --no-build-isolation -e '.[docs]'
+	$(BIN)/zensical build --clean --strict
+
+docs-serve: docs ## the same at http://127.0.0.1:8000, made anew when a page changes
+	$(BIN)/zensical serve
+
 wheel: setup ## build a wheel for this machine into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
@@ -147,7 +154,7 @@ release: release-tools ## wheels, source archive and notes of the release in dis
 changelog: release-tools ## move the files of changes/ into CHANGELOG.md, under the version of the package
 	$(BIN)/towncrier build --yes --version "$$($(BIN)/python -c 'import maxq; print(maxq.__version__)')"
 
-docs: setup java ## what the pages show and link to: commands, programs, tables, files
+pages: setup java ## what the pages show and link to: commands, programs, tables, files
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not interop and not slow' $(PAGES)
 
 hooks: setup ## have git run lint before each commit
@@ -155,5 +162,5 @@ hooks: setup ## have git run lint before each commit
 	$(BIN)/pre-commit install
 
 clean: ## remove what was built
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) build dist site src/*.egg-info
 	find src -name '*.so' -delete

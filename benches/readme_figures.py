@@ -1,9 +1,9 @@
-"""The picture and the table of numbers in README.md and README.zh.md, made from the files in benches/results.
+"""The picture and the table of numbers in README.md, README.zh.md and docs/explanation/benchmarks.md.
 
-    python -m benches.readme_figures           # writes docs/images/cpu-{light,dark}.svg and both tables
+    python -m benches.readme_figures           # writes docs/images/cpu-{light,dark}.svg and the tables
 
-`benches/compare_java.py` makes the results; the command of each file stands in it. The pages keep the table between
-two comments, and a test holds them against the results.
+They are made from the files in benches/results, which `benches/compare_java.py` writes; the command of each file stands
+in it. The pages keep the table between two comments, and a test holds them against the results.
 """
 
 import json
@@ -20,7 +20,11 @@ import matplotlib.pyplot as plt
 ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = ROOT / "benches/results"
 IMAGES: Final = ROOT / "docs/images"
-PAGES: Final = {"en": ROOT / "README.md", "zh": ROOT / "README.zh.md"}
+PAGES: Final = {
+    ROOT / "README.md": "en",
+    ROOT / "docs/explanation/benchmarks.md": "en",
+    ROOT / "README.zh.md": "zh",
+}
 TABLE: Final = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 
 #: Of the picture: the workload's name there, its results file, and the workload.
@@ -137,7 +141,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     draw(dark=False)
     draw(dark=True)
-    for language, page in PAGES.items():
+    for page, language in PAGES.items():
         page.write_text(TABLE.sub(table(language), page.read_text()))
 
 

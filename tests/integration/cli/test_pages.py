@@ -15,7 +15,7 @@ from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOUR = re.search(r"## Quickstart\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
 #: Commands of the tour that are not run here: what starts a server or Spark, and what depends on the shell.
 _NOT_RUN = ("export ", "maxq standalone", "maxq sql")

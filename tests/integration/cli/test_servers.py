@@ -50,6 +50,29 @@ def running(*arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
                 process.wait()
 
 
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_service_manager_is_told_when_clients_can_connect_and_when_the_server_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        settings = [f"storePathRootDir={tmp_path / 'store'}", f"listenPort={free_port_base()}", "haListenPort=0"]
+        options = [part for setting in settings for part in ("--set", setting)]
+        if workers:
+            options = [*options[:-2], "--workers", str(workers)]
+        with running("broker", *options, log=tmp_path / "log") as process:
+            assert manager.recv(100) == b"READY=1", (tmp_path / "log").read_text()
+            assert (tmp_path / "log").read_text().count("is ready") == (workers or 1)
+            process.terminate()
+            assert manager.recv(100) == b"STOPPING=1"
+            assert process.wait(60) == 0
+            manager.setblocking(False)
+            with pytest.raises(BlockingIOError):  # workers say nothing of their own
+                manager.recv(100)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     ready = tmp_path / "ready"

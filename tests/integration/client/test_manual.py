@@ -1,4 +1,4 @@
-"""The examples of docs/client.md and docs/trace.md do what they say."""
+"""The examples of docs/client.md, docs/trace.md and the tutorials do what they say."""
 
 import re
 from importlib.util import find_spec
@@ -42,3 +42,11 @@ def test_examples_run(title: str, code: str, namesrv: str, capsys: pytest.Captur
         pytest.skip("neither msgspec nor pydantic is installed")
     assert "127.0.0.1:9876" in code
     exec(compile(code.replace("127.0.0.1:9876", namesrv), f"{MANUAL.name}: {title}", "exec"), {})
+
+
+def test_the_tutorial_of_transactions_prints_what_it_shows(namesrv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (MANUAL.parent / "tutorials/transactions.md").read_text()
+    found = re.search(r"```python\n(.*?)```\n\nIt prints:\n\n((?: {4}[^\n]*\n)+)", page, re.DOTALL)
+    assert found is not None
+    exec(compile(found[1].replace("127.0.0.1:9876", namesrv), "transactions.md", "exec"), {})
+    assert capsys.readouterr().out.split() == found[2].split()

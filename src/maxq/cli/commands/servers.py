@@ -21,6 +21,7 @@ from maxq.cli.gc_freeze import SurvivorFreeze
 from maxq.cli.options import folder, split_assignments
 from maxq.cli.terminal.ends import drop_unread_output
 from maxq.cli.terminal.ready import ready_text
+from maxq.cli.terminal.service_manager import tell_service_manager
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on, has_access_control, is_loopback, namesrv_on, where_it_listens
 from maxq.config.properties import format_properties, parse_properties
@@ -205,8 +206,8 @@ def serve(
     set_failure_listener: Callable[[FailureListener], None] | None = None,
     end_with_input: bool = False,
 ) -> None:
-    """Start a server, report that it is ready by the result of `ready` and by the ready file, wait for SIGINT or
-    SIGTERM, shut down, and say why.
+    """Start a server, report that it is ready by the result of `ready`, by the ready file and to the service manager,
+    wait for SIGINT or SIGTERM, shut down, and say why.
 
     The ready file is removed first and again at the end: it exists only while the server answers.
 
@@ -257,6 +258,7 @@ def serve(
                 _say(ready())
                 if ready_file is not None:
                     ready_file.touch()
+                tell_service_manager("READY=1")
                 await stopping
             else:  # asked to end while a long recovery runs
                 starting.cancel()
@@ -264,6 +266,7 @@ def serve(
         finally:
             stopping.cancel()
             freeze.stop()
+            tell_service_manager("STOPPING=1")
             try:
                 await shutdown()
             except Exception as error:

@@ -13,11 +13,13 @@ import asyncio
 import json
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from maxq.cli.terminal.service_manager import has_service_manager, tell_service_manager, without_service_manager
 from maxq.config import BrokerSettings
 
 PORT_STEP = 10  # a broker has its port, the replication port above and the VIP port two below
@@ -79,7 +81,10 @@ def run_workers(
     for worker in workers:
         own = worker.settings
         _say(f"{worker}: port {own['listenPort']}, store {own['storePathRootDir']}, log {own['storePathCommitLog']}")
-    return asyncio.run(_Supervisor(workers, command, given, ready_file).run())
+    if ready_file is not None or not has_service_manager():
+        return asyncio.run(_Supervisor(workers, command, given, ready_file).run())
+    with tempfile.TemporaryDirectory(prefix="maxq-workers-") as folder:  # whether all are ready is seen by their files
+        return asyncio.run(_Supervisor(workers, command, given, Path(folder) / "ready").run())
 
 
 def _say(sentence: str) -> None:
@@ -136,7 +141,7 @@ class _Supervisor:
         # A session of its own: Ctrl-C reaches us alone, and we end the workers in good order.
         process = await asyncio.create_subprocess_exec(
             *self._command, *own, "--settings-from-input", "--end-with-input",
-            stdin=asyncio.subprocess.PIPE, start_new_session=True,
+            stdin=asyncio.subprocess.PIPE, start_new_session=True, env=without_service_manager(),
         )  # fmt: skip
         assert process.stdin is not None, "it is a pipe"
         process.stdin.write(self._given)  # one that has ended already does not read it, and is started again
@@ -173,5 +178,7 @@ class _Supervisor:
             if self._stop.is_set():
                 return
         ready_file.touch()
+        tell_service_manager("READY=1")
         await self._stop.wait()
+        tell_service_manager("STOPPING=1")
         ready_file.unlink(missing_ok=True)

@@ -1,13 +1,16 @@
-"""docs/operations.md and the dashboard name what a broker shows, and nothing else."""
+"""docs/operations.md, the dashboard and the alerts name what a broker shows, and nothing else."""
 
 import json
 import re
 from pathlib import Path
 
+import yaml
+
 from maxq.runtime.refusals import Cause
 from tests.integration.broker.conftest import Start
 
-_DOCS = Path(__file__).parents[4] / "docs"
+_ROOT = Path(__file__).parents[4]
+_DOCS = _ROOT / "docs"
 _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
@@ -22,14 +25,18 @@ def _base(name: str, known: set[str]) -> str:
     return name
 
 
-async def test_every_metric_is_in_the_manual_and_the_dashboard_uses_no_other(start_broker: Start) -> None:
+async def test_every_metric_is_in_the_manual_and_dashboard_and_alerts_use_no_other(start_broker: Start) -> None:
     broker = await start_broker(metricsExporterType="PROM", metricsPromExporterPort=0)
     known = set(broker.controller.metrics.names())
     manual = (_DOCS / "operations.md").read_text()
     assert known - {"target_info"} <= _named(manual), "missing in docs/operations.md"
-    dashboard = json.loads((_DOCS / "grafana-dashboard.json").read_text())
+    dashboard = json.loads((_ROOT / "deploy/grafana/maxq.json").read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     expressions += [variable.get("definition", "") for variable in dashboard["templating"]["list"]]
+    alerts = yaml.safe_load((_ROOT / "deploy/prometheus/alerts.yaml").read_text())
+    rules = [rule for group in alerts["groups"] for rule in group["rules"]]
+    assert len(rules) >= 10
+    expressions += [rule["expr"] for rule in rules]
     used = {_base(name, known) for expression in expressions for name in _named(expression)}
     assert len(used) > 20 and used <= known
     ids = [panel["id"] for panel in dashboard["panels"]]
