@@ -3,10 +3,15 @@
 pytest loads this module at every start, so it imports nothing of MaxQ; the fixtures do when a test asks for them.
 """
 
+import importlib.machinery
 import itertools
 import os
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+import sys
+import time
+import types
+import warnings
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -25,10 +30,30 @@ _QUEUES: Final = 4
 _NAME_LENGTH: Final = 80  # of the part of topic and group names that is the test's
 _LOG_BYTES: Final = 4000  # of the server's log in the report of a failed test
 
+_WAIT_S: Final = 0.05  # between two looks for a topic
+
 _numbers = itertools.count(1)
 _server_key = pytest.StashKey["MaxQServer"]()
 _kept_key = pytest.StashKey[list[str]]()
 _log_position_key = pytest.StashKey[int]()
+
+
+# -- the package as it is --
+
+
+class _AsItIs:
+    """Finds the modules of MaxQ for the import system before pytest does. pytest rewrites the assertions of a plug-in's
+    whole distribution: half a second for the modules of a broker, two when they are loaded for the first time."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return how to load a module; None: it is no module of MaxQ."""
+        return importlib.machinery.PathFinder.find_spec(name, path, target) if name.startswith("maxq.") else None
+
+
+sys.meta_path.insert(0, _AsItIs)
 
 
 # -- options --
@@ -71,8 +96,8 @@ def maxq_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     from maxq.testing.server_process import MaxQServer
 
     config = request.config
-    server = MaxQServer(_server_settings(config), folder=tmp_path_factory.mktemp("maxq"))
     try:
+        server = MaxQServer(_server_settings(config), folder=tmp_path_factory.mktemp("maxq"))
         server.start()
     except MaxQError as error:
         pytest.fail(f"maxq_server cannot be started: {error}", pytrace=False)
@@ -89,12 +114,16 @@ def maxq_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 def _server_settings(config: pytest.Config) -> dict[str, str]:
+    from maxq.config import BrokerSettings
+
     settings = {}
     for line in config.getini("maxq_settings"):
         name, equals, value = line.partition("=")
         if not equals:
             raise pytest.UsageError(f"maxq_settings: {line!r} is not name=value")
         settings[name.strip()] = value.strip()
+    for text in BrokerSettings.from_properties(settings, source="maxq_settings")[1]:
+        warnings.warn(text, stacklevel=2)
     return settings
 
 
@@ -205,8 +234,8 @@ def maxq_async_producer(maxq_server: "MaxQServer", maxq_group: str) -> "AsyncPro
 def maxq_messages(maxq_server: "MaxQServer", maxq_admin: "Admin") -> "Callable[..., list[MessageExt]]":
     """`maxq_messages(topic, count, timeout=10.0)` waits until a topic has `count` messages and returns all that it has.
 
-    It belongs to no consumer group, so it takes nothing away from the consumers under test. With fewer messages after
-    `timeout` seconds the test fails, and the failure shows those that are there.
+    The topic need not exist yet. It belongs to no consumer group, so it takes nothing away from the consumers under
+    test. With fewer messages after `timeout` seconds the test fails, and the failure shows those that are there.
     """
 
     def messages(topic: str, count: int, timeout: float = 10.0) -> "list[MessageExt]":
@@ -219,13 +248,21 @@ def maxq_messages(maxq_server: "MaxQServer", maxq_admin: "Admin") -> "Callable[.
 def _read(server: "MaxQServer", admin: "Admin", topic: str, count: int, timeout: float) -> "list[MessageExt]":
     __tracebackhide__ = True
     from maxq.api import LitePullConsumer
+    from maxq.errors import NoRouteError
     from maxq.runtime.files.system import SystemClock
 
     clock = SystemClock()
     end_ms = clock.monotonic_ms() + round(timeout * 1000)
     messages: list[MessageExt] = []
     with LitePullConsumer("maxq-messages", server.namesrv_address, auto_commit=False) as consumer:
-        queues = consumer.fetch_message_queues(topic)
+        while True:
+            try:
+                queues = consumer.fetch_message_queues(topic)
+                break
+            except NoRouteError:  # the program under test may make it with its first message
+                if clock.monotonic_ms() >= end_ms:
+                    pytest.fail(f"there is no topic {topic} after {timeout:g} s, {count} messages are expected")
+                time.sleep(_WAIT_S)
         consumer.assign(queues)
         for queue in queues:
             consumer.seek_to_begin(queue)

@@ -148,6 +148,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._executor_rng = rng.fork("executor")
         self._executor_delay_s = (executor_delay_ms[0] / 1000, executor_delay_ms[1] / 1000)
         self._in_executor: set[asyncio.Future[Any]] = set()
+        self._time_limit_s = time_limit_s
         self._end_ns = clock.monotonic_ns() + int(time_limit_s * 1e9)
         self._steps_left = step_limit
         self._numbered = 0  # futures and tasks
@@ -198,7 +199,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if seconds > 0:
             self.clock.advance_ns(-int(-seconds * 1e9 // 1))
             if self.clock.monotonic_ns() > self._end_ns:
-                raise SimTimeLimitError(f"virtual time limit reached at {self.time():.3f} s")
+                raise SimTimeLimitError(f"virtual time limit of {self._time_limit_s:g} s reached")
 
     def _run_handle(self, handle: _Callback | _Timer) -> None:
         """Run a callback. A paused process keeps its due callbacks, and one that loses its power ends alone."""

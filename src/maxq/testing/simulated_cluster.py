@@ -21,7 +21,10 @@ machine without being told. There are no threads, and `time.time()` is the time 
 """
 
 import asyncio
+import inspect
 import itertools
+import logging
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import PurePath
@@ -59,6 +62,7 @@ _LOOK_S: Final = 0.02  # virtual seconds between two looks at a condition
 _PATIENCE_S: Final = 120.0  # virtual seconds that the simulation itself waits for its brokers
 _STEP_LIMIT: Final = 20_000_000
 _HISTORY_LINES: Final = 40  # of the history in a failure
+_remoting_log: Final = logging.getLogger("maxq.remoting")
 _ONLY_GROUPS: Final = "only a group that elects its master hands over: brokers=3"
 
 #: Of every broker: files of a size that a disk in memory can bear.
@@ -328,7 +332,8 @@ class Simulation:
             AssertionError: no broker is.
         """
         masters = [broker for broker in self.brokers if broker.is_master]
-        assert masters, "no broker is the master now: await sim.wait_for_master()"
+        if not masters:
+            raise AssertionError("no broker is the master now: await sim.wait_for_master()")
         return masters[-1]
 
     async def wait_for_master(self) -> SimulatedBroker:
@@ -428,7 +433,8 @@ class Simulation:
         __tracebackhide__ = True
         end = self.seconds + seconds
         while not condition():
-            assert self.seconds < end, f"still not so after {seconds:.0f} s of virtual time: {what or 'the condition'}"
+            if self.seconds >= end:
+                raise AssertionError(f"still not so after {seconds:.0f} s of virtual time: {what or 'the condition'}")
             await asyncio.sleep(_LOOK_S)
 
     def jump_clocks(self, seconds: float) -> None:
@@ -444,11 +450,15 @@ class Simulation:
 
         Args:
             kinds: of KINDS; None: all.
+
+        Raises:
+            ValueError: there is no such kind.
         """
         rng, end = self.rng.fork(f"trouble {self.seconds}"), self.seconds + seconds
         chosen = tuple(KINDS) if kinds is None else tuple(kinds)
         for kind in chosen:
-            assert kind in KINDS, f"there is no trouble {kind!r}; there is {', '.join(KINDS)}"
+            if kind not in KINDS:
+                raise ValueError(f"there is no trouble {kind!r}; there is {', '.join(KINDS)}")
         while (wait := rng.uniform(0.2, 10)) < end - self.seconds:
             await asyncio.sleep(wait)
             await KINDS[rng.choice(chosen)](self, rng)
@@ -468,7 +478,10 @@ class Simulation:
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             await self.wait_for_master()
             self.log("the story begins")
-            telling = asyncio.ensure_future(_awaited(story(self)))
+            begun = story(self)
+            if not inspect.isawaitable(begun):
+                raise TypeError("a story is a coroutine function: `async def story(sim)`")
+            telling = asyncio.ensure_future(_awaited(begun))
             failing = asyncio.ensure_future(self._failed.wait())
             await asyncio.wait((telling, failing), return_when=asyncio.FIRST_COMPLETED)
             failing.cancel()
@@ -510,6 +523,8 @@ def simulate(
     __tracebackhide__ = True
     if _is_in_loop():
         raise RuntimeError("a simulation has an event loop of its own: call it in a plain function, not in a coroutine")
+    for text in BrokerSettings.from_properties(settings or {}, source="settings")[1]:
+        warnings.warn(text, stacklevel=2)
     told: list[Simulation] = []
 
     async def main(world: SimWorld) -> T:
@@ -518,6 +533,7 @@ def simulate(
         told.append(sim)
         return await sim.run(story)
 
+    _remoting_log.addFilter(_is_of_simulations)
     try:
         return run_simulation(main, seed=seed, time_limit_s=time_limit_s, step_limit=_STEP_LIMIT)
     except (KeyboardInterrupt, SystemExit):
@@ -526,6 +542,13 @@ def simulate(
         history = told[0].history[-_HISTORY_LINES:] if told else []
         error.add_note("\n".join([f"simulation with seed {seed}:", *history]))
         raise
+    finally:
+        _remoting_log.removeFilter(_is_of_simulations)
+
+
+def _is_of_simulations(record: logging.LogRecord) -> bool:
+    """Return whether to log something: not that ports are open, for the only machines here are the story's."""
+    return "is open to other machines" not in str(record.msg)
 
 
 def _is_in_loop() -> bool:

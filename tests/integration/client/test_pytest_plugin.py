@@ -51,6 +51,20 @@ def test_a_pytest_that_uses_none_of_it_loads_none_of_it() -> None:
     assert done.stdout.split() == ["maxq", "maxq.testing", "maxq.testing.pytest_plugin"]
 
 
+def test_assertions_of_the_package_stay_as_they_are(pytester: pytest.Pytester) -> None:
+    """pytest rewrites all that is installed with a plug-in, which takes time and changes what is tested."""
+    pytester.makeconftest("import pytest\npytest.register_assert_rewrite('maxq')")
+    pytester.makepyfile(
+        """
+        import maxq.api
+
+        def test_one():
+            assert type(maxq.api.__loader__).__name__ == "SourceFileLoader"
+        """
+    )
+    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+
+
 def test_the_manuals_examples_pass(pytester: pytest.Pytester) -> None:
     for number, code in enumerate(EXAMPLES):
         pytester.makepyfile(**{f"test_example_{number}": code})
@@ -72,6 +86,7 @@ def test_every_fixture_and_option_is_in_the_manual(pytester: pytest.Pytester) ->
 
 SERVER_TESTS = """
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -98,6 +113,15 @@ def test_too_few(maxq_producer, maxq_topic, maxq_messages):
     maxq_producer.send(Message(maxq_topic, b"the only one", {"TAGS": "created"}))
     maxq_messages(maxq_topic, 2, timeout=0.5)
 
+def test_a_topic_that_is_made_later(maxq_producer, maxq_messages):
+    timer = threading.Timer(0.3, maxq_producer.send, [Message("MadeLater", b"first")])
+    timer.start()
+    assert [message.body for message in maxq_messages("MadeLater", 1)] == [b"first"]
+    timer.join()
+
+def test_no_topic(maxq_messages):
+    maxq_messages("NeverMade", 1, timeout=0.2)
+
 def test_deadly(maxq_server):
     maxq_server.kill()
 
@@ -109,9 +133,13 @@ def test_after_it(maxq_producer, maxq_topic):
 def test_a_server_serves_all_tests_and_leaves_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SERVER_TESTS)
     result = pytester.runpytest_subprocess(*PLUGIN, "--basetemp", str(pytester.path / "files"))
-    result.assert_outcomes(passed=6, failed=1)
+    result.assert_outcomes(passed=7, failed=2)
     result.stdout.fnmatch_lines(
-        ["*Failed: test_too_few-* has 1 messages after 0.5 s, 2 are expected", "*b'the only one', tags created"]
+        [
+            "*Failed: test_too_few-* has 1 messages after 0.5 s, 2 are expected",
+            "*b'the only one', tags created",
+            "*Failed: there is no topic NeverMade after 0.2 s, 1 messages are expected",
+        ]
     )
     result.stdout.no_fnmatch_line("*the store is kept*")
     assert not is_there(int((pytester.path / "pid").read_text()))
@@ -182,6 +210,9 @@ def test_settings_reach_the_server_and_wrong_ones_are_named(pytester: pytest.Pyt
     )
     pytester.makeini("[pytest]\nmaxq_settings =\n  brokerName=shop\n  messageDelayLevel = 1s 2s\n")
     pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+    pytester.makeini("[pytest]\nmaxq_settings =\n  brokerName=shop\n  messageDelayLevels=1s\n")
+    result = pytester.runpytest_subprocess(*PLUGIN)
+    result.stdout.fnmatch_lines(["*maxq_settings: unknown setting messageDelayLevels; did you mean messageDelayLevel?"])
     pytester.makeini("[pytest]\nmaxq_settings = flushDiskType=SOMETIMES\n")
     result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(errors=1)
@@ -230,6 +261,7 @@ def test_seeds_are_tests_of_their_own_and_failures_tell_them(pytester: pytest.Py
     result.stdout.fnmatch_lines(
         ["PASSED test_shop.py::test_story[[]seed-5]", "PASSED test_shop.py::test_story[[]seed-7]"]
     )
+    result.stdout.no_fnmatch_line("*open to other machines*")  # a simulated network has no strangers
     one = pytester.runpytest_subprocess(*PLUGIN, "test_shop.py::test_story[seed-6]", "--maxq-seed", "6")
     one.assert_outcomes(failed=1)
     assert "run_simulation" not in one.stdout.str()  # frames of the simulator say nothing to users

@@ -231,8 +231,23 @@ def test_time_passes_quickly_and_ends() -> None:
     async def story(sim: Simulation) -> None:
         await asyncio.sleep(10_000)
 
-    with pytest.raises(Exception, match="virtual time limit"):
+    with pytest.raises(Exception, match="virtual time limit of 600 s reached"):
         simulate(story, seed=12, time_limit_s=600)
+
+
+def test_what_is_wrong_with_a_story_is_said() -> None:
+    async def story(sim: Simulation) -> None:
+        await sim.trouble(5, kinds=["kill brokers"])
+
+    with pytest.raises(TypeError, match="a story is a coroutine function"):
+        simulate(lambda sim: None, seed=1)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match="there is no trouble 'kill brokers'; there is kill broker"):
+        simulate(story, seed=1)
+    with (
+        pytest.warns(UserWarning, match=r"unknown setting messageDelayLevels; did you mean messageDelayLevel\?"),
+        pytest.raises(ValueError),
+    ):
+        simulate(story, seed=1, settings={"messageDelayLevels": "1s"})
 
 
 def test_a_failure_tells_its_seed_and_what_happened() -> None:
