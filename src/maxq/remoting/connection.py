@@ -36,13 +36,13 @@ from maxq.remoting.unfinished_frames import COUNTED, UnfinishedFrames
 from maxq.runtime.holds import ANSWER, BATCH, FRAME, LONG_BATCH, Holds
 from maxq.runtime.refusals import Cause, explain
 
-__all__ = ["RECEIVE_BUFFER_SIZE", "BatchPath", "Connection", "Processor"]
+__all__ = ["OWN_BUFFER_START", "RECEIVE_BUFFER_SIZE", "BatchPath", "Connection", "Processor"]
 
 log: Final = logging.getLogger("maxq.remoting")
 
 #: Bytes of the buffer all connections of an endpoint receive into.
 RECEIVE_BUFFER_SIZE: Final = 256 * 1024
-_OWN_BUFFER_START: Final = 64 * 1024
+OWN_BUFFER_START: Final = 64 * 1024
 _JOINED_AT_MOST: Final = 1024 * 1024  # bytes that a transport may copy into one piece, as it does with several
 _FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arrival is worked off
 
@@ -110,6 +110,7 @@ class Endpoint(Protocol):
     frame_limit: int  # bytes of a whole frame
     answer_limit: int  # bytes of the frame of an answer: more than that a client does not take
     header_limit: int  # bytes of its header
+    first_room: int  # bytes that are made for a large frame at first, however little of it has come
     unsent_limit: int  # bytes a transport may hold
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
     request_limit: int  # requests of ours that may wait for answers on one connection
@@ -158,8 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_left_queued", "_left_unsent",
         "_loop", "_out", "_out_size", "_own_filled", "_paused", "_remote_host", "_requests", "_resting", "_socket",
         "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes", "close_reason",
-        "excluded_codes", "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address",
-        "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known",
+        "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -184,6 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tls = tls
         self.partial = b""
         self.own_buffer: bytearray | None = None
+        self.given_buffer: bytearray | None = None  # that is worked off and will not be written again
         self.has_unfinished = False  # entered in the endpoint's unfinished frames
         self.is_known = False  # a request of it was let through
         self._own_filled = 0
@@ -559,7 +561,7 @@ class Connection(asyncio.BufferedProtocol):
                     return view[kept:]
                 return view
             # frames held back while the peer does not read, and bytes that arrive in spite of pause_reading
-            own = self.own_buffer = bytearray(kept + _OWN_BUFFER_START)
+            own = self.own_buffer = bytearray(kept + OWN_BUFFER_START)
             own[:kept] = self.partial
             self._own_filled, self.partial = kept, b""
             self._hold(len(own))
@@ -576,8 +578,9 @@ class Connection(asyncio.BufferedProtocol):
         filled = self._own_filled = self._own_filled + count
         total = 4 + int.from_bytes(own[:4], "big")
         if filled >= total or total > self._endpoint.frame_limit:
-            self.own_buffer = None
+            self.own_buffer, self.given_buffer = None, own
             self.work(own, 0, filled)
+            self.given_buffer = None
         elif filled == len(own):
             self._hold(size := min(total, 2 * filled))
             if not self.is_closed:
@@ -657,7 +660,7 @@ class Connection(asyncio.BufferedProtocol):
         if not (self._paused or self._resting) and kept >= 4:
             total = 4 + int.from_bytes(buffer[position : position + 4], "big")
             if total > RECEIVE_BUFFER_SIZE // 2:
-                self.own_buffer = bytearray(min(total, max(2 * kept, _OWN_BUFFER_START)))
+                self.own_buffer = bytearray(min(total, max(2 * kept, self._endpoint.first_room)))
                 self.own_buffer[:kept] = memoryview(buffer)[position:end]
                 self._own_filled = kept
                 self._hold(len(self.own_buffer))

@@ -17,7 +17,7 @@ from maxq.errors import LocalProtocolError, MaxQError
 from maxq.protocol.frame.answer_limits import refusal_of_answer
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.batched_reads import BatchedReads
-from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
+from maxq.remoting.connection import OWN_BUFFER_START, RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
 from maxq.runtime.background import end_tasks
 from maxq.runtime.holds import CLOSE, Holds
@@ -97,6 +97,7 @@ class RemotingEndpoint:
         self.receive_view = memoryview(self.receive_buffer)
         self.frame_limit = frame_limit
         self.answer_limit = max(frame_limit, FRAME_MAX_LENGTH)
+        self.first_room = OWN_BUFFER_START
         self.header_limit = header_limit
         self.unsent_limit = unsent_limit
         self.unfinished = UnfinishedFrames(max(unfinished_limit, frame_limit))

@@ -20,7 +20,7 @@ class _Type:
 
 
 char = uchar = short = ushort = int = uint = long = ulong = longlong = ulonglong = Py_ssize_t = size_t = _Type()
-bint = double = float = void = p_char = p_uchar = p_longlong = const = _Type()
+bint = double = float = void = p_char = p_uchar = p_int = p_longlong = const = _Type()
 
 
 def _unchanged(item: Any) -> Any:

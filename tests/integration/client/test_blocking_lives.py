@@ -419,8 +419,9 @@ def test_threads_that_poll_together_get_each_message_once_and_all_of_it_is_commi
     assert _progress(namesrv, name("G"), topic) == 3_000
 
 
+@pytest.mark.parametrize("as_table", [False, True])
 def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
-    namesrv: str, topic: str, name: Name
+    namesrv: str, topic: str, name: Name, as_table: bool
 ) -> None:
     class InterruptError(Exception):
         pass
@@ -447,10 +448,13 @@ def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
             before = sys.gettrace()
             sys.settrace(trace)
             try:
-                messages = consumer.poll(5_000)
+                if as_table:
+                    found = consumer.poll_arrow(5_000, columns=["body"], linger_ms=0).column("body").to_pylist()
+                else:
+                    found = [message.body for message in consumer.poll(5_000)]
             finally:
                 sys.settrace(before)
-            bodies.extend(message.body for message in messages)
+            bodies.extend(found)
 
         for at in [0, *range(1, 25), *range(1, 25)]:
             with contextlib.suppress(InterruptError):

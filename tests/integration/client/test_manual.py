@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, docs/trace.md and the tutorials do what they say."""
+"""The examples of docs/client.md, docs/arrow.md, docs/trace.md and the tutorials do what they say."""
 
 import re
 from importlib.util import find_spec
@@ -8,6 +8,7 @@ import pytest
 
 MANUAL = Path(__file__).parents[3] / "docs" / "client.md"
 TRACE = MANUAL.with_name("trace.md")
+ARROW = MANUAL.with_name("arrow.md")
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
@@ -16,6 +17,15 @@ def examples(page: Path) -> list[tuple[str, str]]:
 
 
 EXAMPLES = examples(MANUAL)
+ALL = EXAMPLES + examples(ARROW) + examples(TRACE)
+#: Section → the packages of which its example needs one.
+NEEDED = {
+    "Values as bodies": ("msgspec", "pydantic"),
+    "pyarrow": ("pyarrow",),
+    "pandas": ("pandas",),
+    "Polars": ("polars",),
+    "DuckDB": ("duckdb",),
+}
 
 
 def test_every_section_has_an_example() -> None:
@@ -34,12 +44,15 @@ def test_every_section_has_an_example() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("title", "code"), EXAMPLES + examples(TRACE), ids=[title for title, _ in EXAMPLES + examples(TRACE)]
-)
+def test_tables_are_shown_with_every_library_that_is_promised() -> None:
+    assert [title for title, _ in examples(ARROW)] == ["pyarrow", "pandas", "Polars", "DuckDB"]
+
+
+@pytest.mark.parametrize(("title", "code"), ALL, ids=[title for title, _ in ALL])
 def test_examples_run(title: str, code: str, namesrv: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if title == "Values as bodies" and not (find_spec("msgspec") or find_spec("pydantic")):
-        pytest.skip("neither msgspec nor pydantic is installed")
+    needed = NEEDED.get(title)
+    if needed and not any(map(find_spec, needed)):
+        pytest.skip(f"not installed: {' or '.join(needed)} (pip install {needed[0]})")
     assert "127.0.0.1:9876" in code
     exec(compile(code.replace("127.0.0.1:9876", namesrv), f"{MANUAL.name}: {title}", "exec"), {})
 

@@ -104,7 +104,7 @@ def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
     (entry_points,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
     assert b"[pytest11]\nmaxq = maxq.testing.pytest_plugin\n" in zipfile.ZipFile(wheel).read(entry_points)
     data = {"maxq/pipeline/log4j2.properties", "maxq/config/accepted_settings.tsv"}
-    assert data | {"maxq/pipeline/records/arrow_cy.pyi"} <= set(names)
+    assert data | {"maxq/arrow/columns_cy.pyi"} <= set(names)
     assert {name.split("/")[0] for name in names if name.startswith("pyspark_")} == DISCOVERED
     assert not [name for name in names if name.startswith(("tests/", "benches/", "examples/"))]
     if shutil.which("cc"):

@@ -34,6 +34,8 @@ def test_tutorial_says_what_its_text_promises(executed: list[nbformat.NotebookNo
     assert "[order-" in printed(the_one_with(executed, "queueOffset < 3"))
     stream = printed(the_one_with(executed, "run_stream() -> int"))
     assert stream.splitlines() == ["first run: 5000 rows in Parquet", "second run: 6000 rows in Parquet"]
+    tables = printed(the_one_with(executed, "poll_arrow"))
+    assert tables.splitlines() == ["6000 orders in pandas", "True {'SEND_OK'}"]
     assert "|      3|" in printed(the_one_with(executed, "rocketmq-store"))
 
 

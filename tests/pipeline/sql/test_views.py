@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import maxq
 from maxq.api import Admin, Message, Producer
+from maxq.arrow.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
 from maxq.errors import PipelineError
 from maxq.pipeline import register
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
 from maxq.pipeline.sql.views import Views
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from tests.pipeline import query_campaign

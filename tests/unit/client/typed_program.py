@@ -124,6 +124,13 @@ def told(result: api.SendResult | None, error: BaseException | None) -> None:
     print(result, error)
 
 
+class Table:
+    """What `send_arrow` takes: any object that hands itself over as an Arrow stream."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise NotImplementedError
+
+
 def message() -> api.Message:
     made = api.Message("Orders", b"first order", {"TAGS": "created"})
     made.keys = ["order-1", "customer-7"]
@@ -210,6 +217,7 @@ def producers() -> None:
         producer.send_oneway(message(), queue=queue)
         batch: api.SendResult = producer.send_batch([message(), message()], queue=queue, timeout_ms=1_000)
         many: list[api.SendResult] = producer.send_many((message() for _ in range(3)), in_flight=8)
+        print(producer.send_arrow(Table(), topic="T"))
         ordered: api.SendResult = producer.send_orderly(message(), queue_of, 42, timeout_ms=1_000)
         later: Future[api.SendResult] = producer.send_async(message(), told)
         reply: api.MessageExt = producer.request(message(), timeout_ms=1_000)
@@ -410,6 +418,7 @@ def lite_pull_consumers() -> None:
             consumer.seek(queue, consumer.offset_for_timestamp(queue, 1_700_000_000_000))
             consumer.commit({queue: consumer.committed(queue) + 1})
         messages: list[api.MessageExt] = consumer.poll(timeout_ms=100)
+        print(consumer.poll_arrow(100, columns=["body", "tags"], linger_ms=0))
         consumer.pause(mine)
         consumer.resume(mine)
         consumer.commit()
@@ -563,6 +572,7 @@ async def async_producers() -> None:
         await producer.send_oneway(message(), queue=queue)
         batch: aio.SendResult = await producer.send_batch([message(), message()], queue=queue, timeout_ms=1_000)
         many: list[aio.SendResult] = await producer.send_many((message() for _ in range(3)), in_flight=8)
+        print(await producer.send_arrow(Table(), topic="T"))
         await producer.send_many([message()], on_result=lambda result: print(result.msg_id))
         ordered: aio.SendResult = await producer.send_orderly(message(), queue_of, 42, timeout_ms=1_000)
         later: asyncio.Future[aio.SendResult] = producer.send_async(message(), told, timeout_ms=1_000)
@@ -762,6 +772,7 @@ async def async_lite_pull_consumers() -> None:
             await consumer.seek(queue, await consumer.offset_for_timestamp(queue, 1_700_000_000_000))
             await consumer.commit({queue: await consumer.committed(queue) + 1})
         messages: list[aio.MessageExt] = await consumer.poll(timeout_ms=100)
+        print(await consumer.poll_arrow(100, columns=["body", "tags"], linger_ms=0))
         consumer.pause(mine)
         consumer.resume(mine)
         await consumer.commit()

@@ -2,9 +2,10 @@
 a program that only sends does not load what is here."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from maxq.client.argument_checks import check_number
 from maxq.client.blocking import consumer_calls
@@ -19,10 +20,14 @@ from maxq.client.client_config import (
 )
 from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
 from maxq.client.consumer.held.fetch_queue_cy import IS_SAFE_FOR_THREADS, Fetched
+from maxq.client.consumer.lite_pull_consumer import LINGER_MS
 from maxq.client.errors import NotRunningError
 from maxq.client.results.consume_result import MessageListener
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PushConsumer(consumer_calls.PushConsumerCalls, Started[push_consumer.PushConsumer]):
@@ -157,7 +162,34 @@ class LitePullConsumer(consumer_calls.LitePullConsumerCalls, Started[lite_pull_c
                 return found
         return self._thread.run(client.poll_for(owner, timeout_ms, is_one=is_one))
 
-    def _take_back(self, before: Fetched | None) -> None:
+    def poll_arrow(
+        self, timeout_ms: int | None = None, *, columns: Sequence[str] | None = None, linger_ms: int = LINGER_MS
+    ) -> "pa.RecordBatch":
+        """Return the next messages as columns, without an object for each of them. They count as done as those of
+        `poll` do, with which it may take turns. Needs pyarrow (`pip install 'maxq[arrow]'`).
+
+        Args:
+            timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
+            columns: which, in this order; None: all of `maxq.arrow.schemas.MESSAGE_COLUMNS`, as the Spark source has
+                them. Fewer take less time.
+            linger_ms: how long to wait for more when some are there, for a batch costs as much as some hundred rows.
+
+        Returns:
+            Messages of any of the queues, those of a queue in order; no rows if nothing came in time.
+
+        Raises:
+            ClientError: no such column, or pyarrow is not installed.
+        """
+        client, owner = self._running, threading.current_thread()
+        make = client.arrow_polls(columns)
+        before = client.given_out_to(owner)
+        try:
+            return make(self._thread.run(client.poll_records_for(owner, timeout_ms, linger_ms)))
+        except BaseException:
+            self._take_back(before)
+            raise
+
+    def _take_back(self, before: list[Fetched] | None) -> None:
         """Make the next poll of this thread, whose last one was interrupted, return what that had taken already."""
         client, owner = self._client, threading.current_thread()
         self._interrupted.append(owner)  # until then nobody takes anything by itself

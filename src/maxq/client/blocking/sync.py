@@ -29,6 +29,9 @@ from maxq.errors import ClientError
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 log = logging.getLogger(__name__)
 
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -153,6 +156,10 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
             call.cancel()
             raise
         return [results[place] for place in sorted(results)]
+
+    @_documented_as(producer.Producer.send_arrow)
+    def send_arrow(self, data: Any, *, topic: str | None = None) -> "pa.RecordBatch":
+        return self._thread.run(self._running.send_arrow(data, topic=topic))
 
 
 class TransactionProducer(Producer):

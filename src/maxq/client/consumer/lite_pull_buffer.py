@@ -4,8 +4,11 @@ Source: apache/rocketmq
 client/impl/consumer/{AssignedMessageQueue,DefaultLitePullConsumerImpl.consumeRequestCache}.java."""
 
 import asyncio
+from typing import Final
 
 from maxq.client.consumer.held.fetch_queue_cy import Fetched, FetchQueue
+
+_LOOKS: Final = 4
 
 
 class FetchBuffer(FetchQueue):
@@ -23,6 +26,14 @@ class FetchBuffer(FetchQueue):
     def wake(self) -> None:
         """Wake all waiting tasks, because a queue was resumed, or messages were put back."""
         self._arrival.set()
+
+    async def gather(self, count: int, timeout_s: float) -> None:
+        """Wait until `count` messages are here, but not longer than `timeout_s` seconds. It is looked a few times only:
+        each look takes processor time from who brings them."""
+        for _ in range(_LOOKS):
+            if self.message_count >= count:
+                return
+            await asyncio.sleep(timeout_s / _LOOKS)
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until new messages or a resumed queue may let `take` succeed. Returns False after `timeout_s`

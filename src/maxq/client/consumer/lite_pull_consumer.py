@@ -13,10 +13,11 @@ Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/imp
 import asyncio
 import logging
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING, Final
 
 from maxq.client.argument_checks import LONG_MAX, check_number, check_offsets, check_queue, queues_of
 from maxq.client.client_config import ClientEnvironment, LitePullConsumerConfig
@@ -35,6 +36,7 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import GoOn
 from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.namespace import unwrap, wrap
+from maxq.client.results.arrow_batches import arrow_polls
 from maxq.client.results.consume_result import ConsumeResult
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.client.trace.hooks import ConsumeMessageTraceHook
@@ -47,9 +49,17 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.log_limits import LogThrottle, and_more
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 log = logging.getLogger(__name__)
 
 PAUSED_WAIT_MS = 100
+_ROWS: Final = 8_192  # of a batch of columns; more wait for the next
+_ROW_BYTES: Final = 8 << 20
+_PULL_ROWS: Final = 1_024  # that a pull asks for which stays records, as far as flow control allows
+_ENOUGH_ROWS: Final = 4_096  # that a batch costs little more for each than for more of them
+LINGER_MS: Final = 5
 _NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
 
 
@@ -313,6 +323,66 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     async def poll_for(self, owner: object, timeout_ms: int | None = None, *, is_one: bool = False) -> list[MessageExt]:
         """Poll as `poll` does for one of several pollers, such as a thread: what `owner` got last counts as done. With
         `is_one`, take one message alone."""
+
+        def take() -> list[Fetched]:
+            fetched = self._buffer.take(is_one)
+            return [] if fetched is None else [fetched]
+
+        self._buffer.keeps_records = False
+        for fetched in await self._poll_with(take, owner, timeout_ms):
+            assert isinstance(fetched.messages, list), "the buffer makes messages of records"
+            return list(fetched.messages)  # the caller may change it
+        return []
+
+    async def poll_arrow(
+        self,
+        timeout_ms: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        linger_ms: int = LINGER_MS,
+    ) -> "pa.RecordBatch":
+        """Return the next messages as columns, without an object for each of them. They count as done as those of
+        `poll` do, with which it may take turns. Needs pyarrow (`pip install 'maxq[arrow]'`).
+
+        Args:
+            timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
+            columns: which, in this order; None: all of `maxq.arrow.schemas.MESSAGE_COLUMNS`, as the Spark source has
+                them. Fewer take less time.
+            linger_ms: how long to wait for more when some are there, for a batch costs as much as some hundred rows.
+
+        Returns:
+            Messages of any of the queues, those of a queue in order; no rows if nothing came in time.
+
+        Raises:
+            ClientError: no such column, or pyarrow is not installed.
+        """
+        make = self.arrow_polls(columns)
+        owner = asyncio.current_task()
+        before = self.given_out_to(owner)
+        try:
+            return make(await self.poll_records_for(owner, timeout_ms, linger_ms))
+        except BaseException:
+            self.take_back(owner, unless=before)
+            raise
+
+    def arrow_polls(self, columns: Sequence[str] | None) -> "Callable[[Iterable[Fetched]], pa.RecordBatch]":
+        """Return what makes the batch of what `poll_records_for` returned. Raises as `poll_arrow`."""
+        return arrow_polls(columns, self._config.namespace)
+
+    async def poll_records_for(self, owner: object, timeout_ms: int | None, linger_ms: int) -> list[Fetched]:
+        """Poll as `poll_arrow` does for one of several pollers; the columns are still to be made. Until somebody calls
+        `poll`, pulls are kept as records."""
+
+        def take() -> list[Fetched]:
+            return self._buffer.take_records(_ROWS, _ROW_BYTES)
+
+        check_number("linger_ms", linger_ms)
+        self._buffer.keeps_records = not self._hooks  # which want to see the messages
+        return await self._poll_with(take, owner, timeout_ms, linger_ms)
+
+    async def _poll_with(
+        self, take: Callable[[], list[Fetched]], owner: object, timeout_ms: int | None, linger_ms: int = 0
+    ) -> list[Fetched]:
         self._running()
         check_number("timeout_ms", timeout_ms)
         is_aimless = not self._wanted and self._manual is None
@@ -323,22 +393,32 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._auto_commit()
         wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + wait_ms
-        while (fetched := self._buffer.take(is_one)) is None:
+        if linger_ms and self._buffer.message_count:
+            await self._linger(deadline_ms, linger_ms)
+        while not (found := take()):
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0 or not await self._buffer.wait(left_ms / 1000):
                 return []
+            await self._linger(deadline_ms, linger_ms)
             self._running()
-        self._buffer.given_out[owner] = fetched
-        hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
-        if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
-            self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
-        return list(fetched.messages)  # the caller may change it
+        self._buffer.given_out[owner] = found
+        for fetched in found if self._hooks else ():
+            assert isinstance(fetched.messages, list), "what hooks want to see is not kept as records"
+            hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
+            if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
+                self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
+        return found
 
-    def given_out_to(self, owner: object) -> Fetched | None:
+    async def _linger(self, deadline_ms: int, linger_ms: int) -> None:
+        wait_ms = min(linger_ms, deadline_ms - self._clock.monotonic_ms())
+        if wait_ms > 0:
+            await self._buffer.gather(_ENOUGH_ROWS, wait_ms / 1000)
+
+    def given_out_to(self, owner: object) -> list[Fetched] | None:
         """Return what the last poll of `owner` returned, if it is not done yet. Any thread may call this."""
         return self._buffer.given_out.get(owner)
 
-    def take_back(self, owner: object, *, unless: Fetched | None) -> None:
+    def take_back(self, owner: object, *, unless: list[Fetched] | None) -> None:
         """Make the next poll return again what the last one returned to `owner`, which was interrupted before it could
         use it. What `owner` had before (`unless`) stays with it, or is done."""
         if self._buffer.take_back(owner, unless):
@@ -383,7 +463,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """Note that what `owner` got last is done; `_settle` does the rest."""
         given_out = self._buffer.given_out.pop(owner, None)
         if given_out is not None:
-            self._buffer.finished.append(given_out)
+            self._buffer.finished.extend(given_out)
 
     def _settle(self) -> None:
         """Remove what is done from the queues' messages, so that it can be committed and more be pulled."""
@@ -601,7 +681,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
         def take_found(result: PullResult) -> bool:
             self._take(assigned, result)
-            return self._rebalance.subscriptions.get(assigned.queue.topic) is assigned.subscription
+            is_same = assigned.keeps_records == self._buffer.keeps_records
+            return is_same and self._rebalance.subscriptions.get(assigned.queue.topic) is assigned.subscription
 
         async def take(result: PullResult) -> None:
             self._take(assigned, result)
@@ -645,6 +726,10 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     async def _pull(self, assigned: AssignedQueue, go_on: GoOn) -> PullResult | None:
         config = self._config
+        assigned.keeps_records = self._buffer.keeps_records
+        most = config.pull_batch_size
+        if assigned.keeps_records:
+            most = max(most, min(config.pull_threshold_for_queue, _PULL_ROWS))
         assigned.subscription = subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
         if subscription is None:
             subscription = build_subscription_data(assigned.queue.topic, "*")
@@ -652,13 +737,14 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             assigned.queue,
             subscription,
             assigned.pull_offset,
-            max_nums=config.pull_batch_size,
+            max_nums=most,
             max_msg_bytes=config.max_msg_bytes,
             commit_offset=_commit_nothing,
             suspend_ms=config.broker_suspend_max_time,
             timeout_ms=config.consumer_timeout_when_suspend,
             send_expression=True,
             lite=True,
+            keeps_records=assigned.keeps_records,
             go_on=go_on,
         )
 
@@ -668,9 +754,10 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             self._move(assigned, result.next_begin_offset)
             return
         assigned.pull_offset = result.next_begin_offset
-        if result.messages:
-            assigned.process_queue.put_messages(result.messages, result.max_offset)
-            self._buffer.put(Fetched(assigned, assigned.generation, result.messages))
+        found = result.records or result.messages
+        if found:
+            assigned.process_queue.put_messages(found, result.max_offset)
+            self._buffer.put(Fetched(assigned, assigned.generation, found))
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
         """Continue at the broker's offset. Messages that were pulled and that the broker no longer has are still

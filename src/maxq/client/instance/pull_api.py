@@ -34,7 +34,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_batch, decode_records
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
-from maxq.protocol.message.received_cy import Pull, read_records
+from maxq.protocol.message.received_cy import Pull, keep_records, read_records
 
 NO_PROGRESS_WAIT_MS = 1_000  # before the same broker is asked again at an offset that it does not have
 
@@ -101,6 +101,7 @@ class PullAPIWrapper:
         timeout_ms: int,
         send_expression: bool,
         lite: bool = False,
+        keeps_records: bool = False,
         go_on: GoOn,
     ) -> PullResult | None:
         """Pull from `offset` on, and again for as long as `go_on` says so.
@@ -111,6 +112,8 @@ class PullAPIWrapper:
             suspend_ms: how long the broker may hold the request when there is nothing; 0 not at all.
             send_expression: put the filter into the request (else the broker knows it from the heartbeat).
             lite: LITE_PULL_MESSAGE.
+            keeps_records: what a pull found is to stay records, if nothing about it is special; and a MaxQ broker is
+                told that `max_nums` and `max_msg_bytes` count, whatever its own limits are.
             go_on: called with the result of each pull that found something.
 
         Returns:
@@ -145,10 +148,14 @@ class PullAPIWrapper:
             "maxMsgBytes": str(max_msg_bytes),
             "bname": self._instance.routes.broker_of(queue),
         }
+        if keeps_records:
+            header["maxqMaxBytes"] = str(max_msg_bytes)
         if send_expression:
             header["subscription"] = subscription.sub_string
         instance = self._instance
-        pulls = _QueuePulls(self, instance, queue, subscription, broker, offset, header, sys_flag, commit_offset, go_on)
+        pulls = _QueuePulls(
+            self, instance, queue, subscription, broker, offset, header, sys_flag, commit_offset, keeps_records, go_on
+        )
         code = RequestCode.LITE_PULL_MESSAGE if lite else RequestCode.PULL_MESSAGE
         try:
             connection = await instance.remoting.connect(broker.address, timeout_ms)
@@ -270,6 +277,7 @@ class _QueuePulls:
         header: dict[str, str],
         sys_flag: int,
         commit_offset: Callable[[], int],
+        keeps_records: bool,
         go_on: GoOn,
     ) -> None:
         self._api = api
@@ -287,6 +295,7 @@ class _QueuePulls:
         self._go_on = go_on
         self._changes = instance.brokers.changes
         self._node = api.recalculate_pull_from_which_node(queue)
+        self._keeps_records = keeps_records
 
     def next_fields(self) -> tuple[int, int, int]:
         if not self._broker.is_slave and (commit := self._commit_offset()) > 0:
@@ -294,22 +303,38 @@ class _QueuePulls:
         return self.offset, 0, self._sys_flag
 
     def take_found(
-        self, next_begin_offset: int, min_offset: int, max_offset: int, suggested_id: int, records: memoryview
+        self,
+        next_begin_offset: int,
+        min_offset: int,
+        max_offset: int,
+        suggested_id: int,
+        records: memoryview,
+        is_given: bool,
     ) -> bool | None:
         if self._api.hooks:
             return None
         pull = Pull(self._queue.broker_name, min_offset, max_offset, -1, 0, self._unwrap)
-        messages = read_records(records, pull, self._tags)
-        if messages is None:
-            return None
-        result = PullResult(PullStatus.FOUND, next_begin_offset, min_offset, max_offset, suggested_id, None, messages)
+        result = PullResult(PullStatus.FOUND, next_begin_offset, min_offset, max_offset, suggested_id)
+        if self._keeps_records:
+            result.records = kept = keep_records(records, pull, self._tags, is_given)
+            if kept is None:
+                return None
+        else:
+            messages = read_records(records, pull, self._tags)
+            if messages is None:
+                return None
+            result.messages = messages
         return self._taken(result)
 
     def take(self, response: RemotingCommand) -> bool | None:
         if response.code != ResponseCode.SUCCESS:
             return None
         result, body = pull_answer(response, self._broker.address)
-        result.messages = self._api.for_the_user(self._queue, self._subscription, self.offset, result, body)
+        if self._keeps_records and not self._api.hooks and result.offset_delta is None:
+            pull = Pull(self._queue.broker_name, result.min_offset, result.max_offset, -1, 0, self._unwrap)
+            result.records = keep_records(body, pull, self._tags, isinstance(body, bytes))
+        if result.records is None:
+            result.messages = self._api.for_the_user(self._queue, self._subscription, self.offset, result, body)
         return self._taken(result)
 
     def _taken(self, result: PullResult) -> bool | None:

@@ -41,10 +41,22 @@ class Pulls(Protocol):
         ...
 
     def take_found(
-        self, next_begin_offset: int, min_offset: int, max_offset: int, suggested_id: int, records: memoryview
+        self,
+        next_begin_offset: int,
+        min_offset: int,
+        max_offset: int,
+        suggested_id: int,
+        records: memoryview,
+        is_given: bool,
     ) -> bool | None:
-        """Take the scanned answer to a pull that found something. Returns whether to ask again; None: it was not
-        taken, decode it."""
+        """Take the scanned answer to a pull that found something.
+
+        Args:
+            is_given: the memory of `records` is written by nobody any more.
+
+        Returns:
+            Whether to ask again; None: it was not taken, decode it.
+        """
         ...
 
     def take(self, response: RemotingCommand) -> bool | None:
@@ -135,7 +147,10 @@ class PullStream:
             return False  # hooks want to see it, or nobody wants it
         opaque = self._opaque
         try:
-            is_to_ask = self._pulls.take_found(next_begin_offset, min_offset, max_offset, suggested_id, records)
+            is_given = records.obj is self._connection.given_buffer
+            is_to_ask = self._pulls.take_found(
+                next_begin_offset, min_offset, max_offset, suggested_id, records, is_given
+            )
             if is_to_ask is None:
                 return False
             self._connection.waiters.pop(opaque, None)

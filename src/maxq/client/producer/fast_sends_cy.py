@@ -551,6 +551,25 @@ class FastSends:
         encoded = self._batch(messages)
         if encoded is None:
             return None
+        return self._post_body(encoded[0], encoded[1], topic, queue, timeout_ms, waiter)
+
+    def post_encoded(
+        self,
+        name: str,
+        body: bytes,
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+    ):
+        # type: (...) -> PendingSend | None
+        """Send the body of a batch for the topic of this name, as `post_batch` does."""
+        topic: _Topic = self._topic_of(name)
+        if topic is None or len(body) > self._most_batch:
+            return None
+        return self._post_body(body, "", topic, queue, timeout_ms, None)
+
+    @cython.cfunc
+    def _post_body(self, body: bytes, ids: str, topic: _Topic, queue, timeout_ms: cython.longlong, waiter):
+        """Send the body of a batch of messages with these ids."""
         target: QueueTarget = self._next(topic) if queue is None else topic._of(queue)
         if target is None:
             return None
@@ -567,10 +586,10 @@ class FastSends:
         own = {_INSTANCE_ID: self._namespace} if self._namespace else {}
         now_ms: cython.longlong = self._clock.monotonic_ms()
         pending: PendingSend = self._frame(
-            self._pending(), encoded[0], own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
+            self._pending(), body, own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
             now_ms, timeout_ms,
         )  # fmt: skip
-        pending.msg_id = encoded[1]
+        pending.msg_id = ids
         pending.is_batch = True
         self._leave(pending, line, is_alone, waiter)
         return pending
@@ -656,10 +675,15 @@ class FastSends:
     @cython.cfunc
     def _topic(self, message):
         """Return the queues for a message; None if it is no plain one, or its topic is not known yet."""
-        topic: _Topic
         if type(message) is not Message or type(message.topic) is not str:
             return None
-        name = self._legal_topics.get(message.topic)
+        return self._topic_of(message.topic)
+
+    @cython.cfunc
+    def _topic_of(self, user_name):
+        """Return the queues of a topic; None if it is not known yet."""
+        topic: _Topic
+        name = self._legal_topics.get(user_name)
         if name is None:
             return None
         info = self._routes.known_publish_info(name)

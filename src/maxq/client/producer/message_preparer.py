@@ -17,7 +17,7 @@ from maxq.client.validators import check_body, check_properties, check_send_topi
 from maxq.errors import LocalProtocolError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.compression import compress, compression_flag
-from maxq.protocol.message.message import Message, encode_batch, encode_properties
+from maxq.protocol.message.message import Message, decode_batch, encode_batch, encode_properties
 from maxq.protocol.message.message_id import UniqIdGenerator
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.interfaces import Clock
@@ -216,4 +216,26 @@ class MessagePreparer:
             self._clock.wall_ms(),
             is_batch=True,
             messages=tuple(messages) if self._keeps_messages else (),
+        )
+
+    def prepare_encoded(self, topic: str, body: bytes) -> PreparedMessage:
+        """Prepare a batch whose body is encoded, and whose messages were checked and have their unique ids.
+
+        Raises:
+            ClientError: the topic is illegal, or the batch is larger than max_message_size.
+        """
+        wire = self.wire_topic(topic)
+        check_body(body, self._config.max_message_size, topic)
+        namespace = self._config.namespace
+        messages = tuple(decode_batch(body, topic)) if self._keeps_messages else ()
+        return PreparedMessage(
+            wire,
+            ",".join(message.uniq_key or "" for message in messages),
+            body,
+            0,
+            encode_properties({const.PROPERTY_INSTANCE_ID: namespace} if namespace else {}),
+            0,
+            self._clock.wall_ms(),
+            is_batch=True,
+            messages=messages,
         )

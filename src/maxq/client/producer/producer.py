@@ -41,7 +41,9 @@ from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.recall_handle import RecallHandle
 
-if TYPE_CHECKING:  # few producers trace: the others do not load it
+if TYPE_CHECKING:  # few producers trace, or send tables: the others do not load that
+    import pyarrow as pa
+
     from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher
 
 log = logging.getLogger(__name__)
@@ -402,6 +404,32 @@ class Producer:
             check_messages(messages, "send_many")
         many = ManySends(sender, self._config, in_flight, on_result)
         return await many.run(messages)
+
+    async def send_arrow(self, data: Any, *, topic: str | None = None) -> "pa.RecordBatch":
+        """Send the rows of a table as messages, in batches, without an object for any of them. Needs pyarrow
+        (`pip install 'maxq[arrow]'`).
+
+        Rows for any queue have no order among each other; those that name a queue, or have a sharding key, are stored
+        in their order. Batches are not compressed. Retries as `send`, of each batch.
+
+        Args:
+            data: a pyarrow Table, RecordBatch or RecordBatchReader, or what gives itself as an Arrow stream, such as a
+                DataFrame of pandas or Polars. Columns: body (or value); topic, tags, keys, properties, queueId with
+                brokerName, shardingKey, delayTimeLevel, deliverTimestamp (docs/arrow.md).
+            topic: of rows without one.
+
+        Returns:
+            A row for each row: uniqKey, brokerName, queueId, queueOffset, sendStatus, error (null).
+
+        Raises:
+            ArrowSendError: a row cannot be sent, or a batch failed: rows before it, and those on their way, were sent;
+                the rest is not. Its `sent` says what became of each.
+            ClientError: wrong columns, or pyarrow is not installed: nothing was sent.
+        """
+        sender = self._running()
+        from maxq.client.producer.arrow_sends import ArrowSends
+
+        return await ArrowSends(sender, self._config, topic).run(data)
 
     def send_async(
         self,

@@ -1,5 +1,6 @@
 """What calls of the client library give back, and what listeners answer.
 
 `send_result.py`, `pull_result.py` and `pop_result.py` are for those who call; `consume_result.py` and
-`local_transaction_state.py` are what an application's listeners return.
+`local_transaction_state.py` are what an application's listeners return. `arrow_batches.py` makes the tables
+of `poll_arrow`.
 """

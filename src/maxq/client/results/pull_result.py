@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.received_cy import PulledRecords
 
 
 class PullStatus(Enum):
@@ -24,6 +25,7 @@ class PullResult:
     """The result of one pull. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
 
     `offset_delta`: of a global queue of a static topic, what makes the records' own offsets global ones.
+    `records`: the messages, if the consumer keeps them as records; `messages` is empty then.
     """
 
     status: PullStatus
@@ -33,3 +35,4 @@ class PullResult:
     suggest_which_broker_id: int = 0
     offset_delta: int | None = None
     messages: list[MessageExt] = field(default_factory=list)
+    records: PulledRecords | None = None

@@ -18,6 +18,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from maxq.arrow.schemas import MESSAGE_COLUMNS, spark_schema
 from maxq.client.namespace import DLQ_PREFIX
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.coverage import incarnations
@@ -27,7 +28,6 @@ from maxq.pipeline.cluster.cluster_tables import topic_names
 from maxq.pipeline.jobs.replay import ReplayPiece, SentResult, send_pieces
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, spark_schema
 from maxq.pipeline.transforms.archive import found_ranges, not_covered, only_covered
 from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters, redriven
 from maxq.pipeline.transforms.replay import Chosen, check_targets, chosen_messages

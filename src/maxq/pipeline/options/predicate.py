@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from maxq.arrow.schemas import base_column
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.records.schemas import base_column
 
 PREDICATE: Final = "predicate"
 ALLOWED: Final = (

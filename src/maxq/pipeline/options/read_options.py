@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from maxq.arrow.schemas import message_columns
 from maxq.config.loader import load
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.setting import settings_of
 from maxq.errors import ConfigError
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE
-from maxq.pipeline.records.schemas import message_columns
 
 FORMAT: Final = "rocketmq"
 #: Of each setting of a client whose name begins with `tls.`: that name, RocketMQ's.

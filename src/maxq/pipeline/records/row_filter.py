@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from maxq.pipeline.records import arrow_cy as ac
+from maxq.arrow.schemas import MESSAGE_COLUMNS
+from maxq.pipeline.records import places_cy
 from maxq.pipeline.records.record_batches import INTEGERS, TIMESTAMPS, Rows, microseconds
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS
 from maxq.store.log import record_cy as rc
 
 _COLUMNS: Final = INTEGERS | TIMESTAMPS
@@ -86,7 +86,7 @@ def topic_numbers(view: memoryview, rows: Rows, topics: Iterable[str]) -> Rows:
     found = np.empty(len(rows), np.int64)
     numbers = {topic.encode(): number for number, topic in enumerate(topics)}
     table = np.ascontiguousarray(rows).reshape(-1)
-    ac.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, len(rows), numbers, found)
+    places_cy.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, len(rows), numbers, found)
     return found
 
 
@@ -107,10 +107,10 @@ def without_deleted(view: memoryview, rows: Rows, deletions: Mapping[str, int]) 
 def with_tags(view: memoryview, rows: Rows, tags: Iterable[str]) -> Rows:
     """Return the rows that have one of `tags`."""
     count = len(rows)
-    properties = np.empty(count * ac.PROPERTY_WIDTH, np.int64)
-    ac.find_properties(view, np.ascontiguousarray(rows).reshape(-1), count, properties)
+    places = np.empty(count * 2, np.int64)
+    places_cy.find_tags(view, np.ascontiguousarray(rows).reshape(-1), count, places)
     found = np.empty(count, np.int64)
-    ac.text_numbers(view, properties, ac.PROPERTY_WIDTH, ac.P_TAGS, count, {tag.encode(): 0 for tag in tags}, found)
+    places_cy.text_numbers(view, places, 2, 0, count, {tag.encode(): 0 for tag in tags}, found)
     chosen: Rows = rows[found == 0]
     return chosen
 

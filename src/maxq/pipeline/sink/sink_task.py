@@ -4,7 +4,6 @@ At least once, messages go to their queues at once. Exactly once, they are stage
 sees them, under an attempt's name, until the driver commits the batch (sink_commit).
 """
 
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -16,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from maxq.arrow.row_encoder import COUNTED_DIGITS, Encoded, RowEncoder, messages_of
+from maxq.arrow.sink_columns import send_times
 from maxq.codes import RequestCode
-from maxq.errors import PipelineError, RemoteProtocolError
+from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.row_encoder import Encoded, RowEncoder
 from maxq.pipeline.sink.sender import (
     AUTO_CREATE_TOPIC,
     DEFAULT_QUEUES,
@@ -29,17 +29,14 @@ from maxq.pipeline.sink.sender import (
     send_code,
     send_header,
 )
-from maxq.pipeline.sink.sink_columns import send_times
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_id import UniqIdGenerator
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemRng
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.own_address import own_address
-
-_INT: Final = struct.Struct(">i")
-_SHORT: Final = struct.Struct(">h")
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,7 @@ class SinkTask:
         self._rows = 0
         self._attempt = self._rng.bytes(12).hex() if options.exactly_once else ""
         self._sequence = 0
+        self._next_key = 0
         self._staged: dict[str, list[tuple[int, int]]] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
@@ -91,8 +89,25 @@ class SinkTask:
         return TaskResult(self._rows, self._attempt, self._staged, encoder.digest)
 
     def _encoder(self, routes: PublishRoutes) -> RowEncoder:
+        options = self._options
         unique = UniqIdGenerator(0, own_address(), self._clock, self._rng).next()
-        return RowEncoder(self._options, self._names, routes.queues, unique, self._send)
+        self._next_key = int(unique[-COUNTED_DIGITS:], 16)
+        return RowEncoder(
+            self._names,
+            options.topic,
+            routes.queues,
+            batch_bytes=options.batch_bytes,
+            key_prefix=f"{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}{const.NAME_VALUE_SEPARATOR}{unique[:-COUNTED_DIGITS]}",
+            reserve_keys=self._reserve_keys,
+            take=self._send,
+            keep_properties=options.keep_properties,
+            with_digest=options.application_id is not None,
+        )
+
+    def _reserve_keys(self, count: int) -> int:
+        first = self._next_key
+        self._next_key += count
+        return first
 
     def _encode(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> None:
         """Encode rows when they are due. A batch body goes to `_send` when it is full, or when nothing else is due."""
@@ -147,20 +162,6 @@ class SinkTask:
 
 def _nothing_more(broker_name: str, answer: RemotingCommand) -> None:
     """Ignore an answer, because the acknowledgement was all that is needed."""
-
-
-def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
-    """Yield the body and the properties of each message of a batch body that this sink made."""
-    at = 0
-    while at < len(body):
-        (size,) = _INT.unpack_from(body, at)
-        (body_size,) = _INT.unpack_from(body, at + 16)
-        end = at + 20 + body_size
-        (properties_size,) = _SHORT.unpack_from(body, end)
-        if end + 2 + properties_size != at + size:
-            raise RemoteProtocolError(f"a batch record at byte {at} has {size} bytes, its parts have others")
-        yield body[at + 20 : end], body[end + 2 : at + size].decode()
-        at += size
 
 
 # --- rows that are held back ----------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from maxq.arrow.sink_columns import check_columns
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_columns import check_columns
 from maxq.pipeline.sink.sink_commit import BatchName, WriteRun, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.spark.worker import freeze_modules

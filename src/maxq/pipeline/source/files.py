@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from maxq.errors import ConfigError, PipelineError
-from maxq.pipeline.records import arrow_cy as ac
+from maxq.pipeline.records import places_cy
 from maxq.pipeline.records.record_batches import MAX_ROWS, RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import topic_numbers, with_tags
 from maxq.pipeline.source.offsets import OffsetRange
@@ -348,8 +348,7 @@ def _gathered(view: memoryview, units: NDArray[Any], from_offset: int) -> memory
     ]
     table = np.ascontiguousarray(table[np.array(good, bool)])
     data = np.empty(int(table[:, 1].sum()), np.uint8)
-    offsets = np.empty(len(table) + 1, np.int32)
-    ac.gather(view, bytearray(), table.reshape(-1), 2, 0, len(table), offsets, data, np.empty(0, np.uint8))
+    places_cy.gather(view, table.reshape(-1), data)
     return data.data
 
 

@@ -26,10 +26,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from maxq.arrow.schemas import spark_schema
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import given_conditions
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions, columns_of
-from maxq.pipeline.records.schemas import spark_schema
 from maxq.pipeline.source.batch_source import plan_batch
 from maxq.pipeline.source.pushdown import conditions_of
 from maxq.pipeline.source.scan import ScanPartition, read_scan

@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from maxq.arrow.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
 from maxq.errors import PipelineError
 from maxq.pipeline.cluster import cluster_source, cluster_tables
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
 from maxq.pipeline.store import store_source, store_tables
 from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.transforms.json_body import body_json, infer_body_schema

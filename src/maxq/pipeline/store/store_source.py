@@ -24,13 +24,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from maxq.arrow.schemas import message_columns, spark_schema
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE, given_conditions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide, without_deleted
-from maxq.pipeline.records.schemas import message_columns, spark_schema
 from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_freeze_modules
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from maxq.arrow.schemas import base_column
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import POSITION_COLUMNS, RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import with_tags
-from maxq.pipeline.records.schemas import base_column
 from maxq.pipeline.wire.pulls import Chunk, PullSettings, RangePull, SelectionHint
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient

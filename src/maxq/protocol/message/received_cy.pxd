@@ -70,6 +70,15 @@ cdef class Stored:
     cdef bint has_properties  # they were decoded
 
 
+cdef class PulledRecords:
+    cdef const unsigned char[::1] view
+    cdef readonly Pull pull
+    cdef readonly Py_ssize_t size  # bytes
+    cdef readonly Py_ssize_t count
+    cdef readonly long long first_offset  # of the queue
+    cdef readonly long long last_offset
+
+
 cdef class LazyField:
     cdef readonly str name
     cdef object _slot

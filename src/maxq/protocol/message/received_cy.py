@@ -369,6 +369,39 @@ def decode_property_text(data: bytes):
     return _properties(buf, 0, len(data))
 
 
+@cython.final
+@cython.cclass
+class PulledRecords:
+    """The messages of one pull as their records, of which none has become an object yet.
+
+    They are whole records of single messages, back to back, whose queue offsets ascend; `keep_records` has checked
+    them.
+
+    Attributes:
+        pull: what they have in common.
+        size: bytes of the records together.
+        count: records.
+        first_offset, last_offset: queue offsets of the first and the last record.
+    """
+
+    def __init__(self):
+        raise TypeError("keep_records makes these")
+
+    def __len__(self):
+        # type: (...) -> int
+        return self.count
+
+    def messages(self):
+        # type: (...) -> list[MessageExt]
+        """Make the messages."""
+        return _walk(self.view, self.pull, None, True, False)
+
+    def data(self):
+        # type: (...) -> bytes
+        """Return the bytes of the records."""
+        return bytes(self.view)
+
+
 def read_records(
     data: cython.const[cython.uchar][::1],  # type: bytes | bytearray | memoryview
     pull: Pull,
@@ -385,6 +418,34 @@ def read_records(
     Returns:
         The messages. None: there is something else than whole, single messages; `decode_records` knows.
     """
+    return _walk(data, pull, tags, True, False)
+
+
+def keep_records(
+    data: cython.const[cython.uchar][::1],  # type: bytes | bytearray | memoryview
+    pull: Pull,
+    tags=None,  # type: Container[str] | None
+    is_given: cython.bint = False,
+):
+    # type: (...) -> PulledRecords | None
+    """Check the records of a pull as `read_records` does, and keep them. Arguments and None are its own; None also if
+    queue offsets do not ascend.
+
+    Args:
+        is_given: nobody will write to `data` any more: it is kept, not copied.
+    """
+    return _walk(data, pull, tags, False, is_given)
+
+
+@cython.cfunc
+def _walk(
+    data: cython.const[cython.uchar][::1],
+    pull: Pull,
+    tags: object,
+    makes_messages: cython.bint,
+    is_given: cython.bint,
+):
+    """Walk over the records; returns the list of their messages, or PulledRecords."""
     buf: cython.p_uchar
     p: cython.longlong = 0
     end: cython.longlong = len(data)
@@ -401,8 +462,14 @@ def read_records(
     magic: cython.uint
     has_one_topic: cython.bint = True
     messages: list = []
+    parts: list = []  # of the bytes that are kept, with tags
+    kept_from: cython.longlong = 0
+    count: cython.Py_ssize_t = 0
+    offset: cython.longlong
+    first_offset: cython.longlong = 0
+    last_offset: cython.longlong = 0
     if end == 0:
-        return messages
+        return messages if makes_messages else _kept(b"", pull, 0, 0, 0)
     if cython.compiled:
         buf = cython.cast(cython.p_uchar, cython.address(data[0]))
     else:
@@ -442,10 +509,40 @@ def read_records(
         elif has_one_topic:
             has_one_topic = first_size == topic_size and _are_same(buf, first_topic, p + topic_at, topic_size)
         if tags is None or _has_tag(buf, p + at, p + total, tags):
-            messages.append(_message(buf, p, total, body_at, body_size, sys_flag, pull))
+            if makes_messages:
+                messages.append(_message(buf, p, total, body_at, body_size, sys_flag, pull))
+            offset = i64(buf, p + rl.QUEUE_OFFSET)
+            if count == 0:
+                first_offset = offset
+            elif offset <= last_offset and not makes_messages:
+                return None
+            last_offset = offset
+            count += 1
+        elif not makes_messages:
+            parts.append(take_bytes(buf, kept_from, p - kept_from))
+            kept_from = p + total
         p += total
     pull._has_one_topic = has_one_topic
-    return messages
+    if makes_messages:
+        return messages
+    if parts or not is_given:
+        rest: bytes = take_bytes(buf, kept_from, end - kept_from)
+        return _kept(b"".join([*parts, rest]) if parts else rest, pull, count, first_offset, last_offset)
+    return _kept(data, pull, count, first_offset, last_offset)
+
+
+@cython.cfunc
+def _kept(
+    data: cython.const[cython.uchar][::1],
+    pull: Pull,
+    count: cython.Py_ssize_t,
+    first_offset: cython.longlong,
+    last_offset: cython.longlong,
+) -> PulledRecords:
+    records: PulledRecords = PulledRecords.__new__(PulledRecords)
+    records.view, records.pull, records.size, records.count = data, pull, len(data), count
+    records.first_offset, records.last_offset = first_offset, last_offset
+    return records
 
 
 @cython.cfunc

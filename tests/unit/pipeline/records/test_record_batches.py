@@ -11,24 +11,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxq.arrow.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.errors import ConfigError
 from maxq.pipeline.records import record_batches
 from maxq.pipeline.records.record_batches import MAX_BYTES, MAX_NARROW_ROWS, MAX_ROWS, RecordBatches, scan_rows
 from maxq.pipeline.records.row_filter import Condition, RowFilter
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.protocol.message.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message.message_id import host_text
 from maxq.protocol.message.message_properties import decode_properties
 from maxq.store.log import record_cy as rc
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.pipeline.records.arrow_cy")
+FORMS = both("maxq.arrow.columns_cy")
 
 
 @pytest.fixture(params=FORMS, ids=["uncompiled", "installed"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(record_batches, "ac", request.param)
+    monkeypatch.setattr(record_batches, "ColumnBuilder", request.param.ColumnBuilder)
     return request.param
+
+
+@pytest.fixture(params=both("maxq.pipeline.records.places_cy"), ids=["uncompiled", "installed"])
+def places(request: pytest.FixtureRequest) -> ModuleType:
+    found: ModuleType = request.param
+    return found
 
 
 def record(at: int, body: bytes, topic: bytes, properties: bytes, sys_flag: int, born: bytes, stored: bytes) -> bytes:
@@ -109,7 +115,7 @@ def test_rows_are_what_the_codec_of_single_messages_says(
     view, expected = log_and_rows(messages)
     for module in FORMS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(record_batches, "ac", module)
+            patch.setattr(record_batches, "ColumnBuilder", module.ColumnBuilder)
             rows, position, _ = scan_rows(view, 0, len(view), 0, 64)
             assert position == len(view)
             batch = RecordBatches(tuple(MESSAGE_COLUMNS), "broker-a").batch(view, rows)
@@ -178,21 +184,45 @@ def test_wrong_columns_are_named(text: str) -> None:
         message_columns(text)
 
 
-def test_offsets_outside_the_bytes_are_refused(form: ModuleType) -> None:
-    table = np.array([5, 10], np.int64)
-    empty = np.empty(0, np.uint8)
+def test_ranges_outside_the_bytes_are_refused(places: ModuleType) -> None:
     with pytest.raises(ValueError, match="outside the 8 bytes"):
-        form.gather(
-            memoryview(bytes(8)), bytearray(), table, 2, 0, 1, np.empty(2, np.int32), np.empty(10, np.uint8), empty
-        )
+        places.gather(memoryview(bytes(8)), np.array([5, 10], np.int64), np.empty(10, np.uint8))
+    with pytest.raises(ValueError, match="more than 3 bytes"):
+        places.gather(memoryview(bytes(8)), np.array([0, 2, 4, 2], np.int64), np.empty(3, np.uint8))
 
 
-def test_texts_are_numbered(form: ModuleType) -> None:
+@pytest.mark.parametrize(
+    "column", [rc.C_BODY_POSITION, rc.C_TOPIC_SIZE, rc.C_PROPERTIES_SIZE, rc.C_STORE_HOST_POSITION]
+)
+@pytest.mark.parametrize("value", [-1, 1 << 20, -(1 << 63)])
+def test_rows_that_point_outside_the_bytes_are_refused(form: ModuleType, column: int, value: int) -> None:
+    view, _ = log_and_rows([(b"abc", b"T", b"TAGS\x01t\x02", False, False)])
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 1)
+    rows[0, column] = value
+    builder = form.ColumnBuilder(tuple(MESSAGE_COLUMNS), 1, len(view))
+    with pytest.raises(ValueError, match="row 0 points outside the"):
+        builder.add_rows(view, rows.reshape(-1), 1, b"broker-a")
+
+
+def test_columns_grow_when_more_comes_than_was_said(form: ModuleType) -> None:
+    """Sizes are a guess: compressed bodies and records with many properties have more."""
+    properties = b"".join(b"name%d\x01value %d\x02" % (n, n) for n in range(200)) + b"name7\x01last\x02"
+    view, expected = log_and_rows([(bytes(5000), b"Topic", properties, True, True)] * 9)
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 9)
+    builder = form.ColumnBuilder(tuple(MESSAGE_COLUMNS), 9, 0)
+    builder.add_rows(view, rows.reshape(-1), 9, b"broker-a")
+    batch = builder.batch()
+    batch.validate(full=True)
+    assert [dict(row["properties"]) for row in batch.to_pylist()] == [row["properties"] for row in expected]
+    assert batch.column("body").to_pylist() == [bytes(5000)] * 9
+
+
+def test_texts_are_numbered(places: ModuleType) -> None:
     view, _ = log_and_rows([(b"", topic, b"", False, False) for topic in (b"T", b"T", b"Topic", b"T")])
     rows, _, _ = scan_rows(view, 0, len(view), 0, 8)
     found = np.empty(4, np.int64)
     table = np.ascontiguousarray(rows).reshape(-1)
-    form.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, 4, {b"T": 7}, found)
+    places.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, 4, {b"T": 7}, found)
     assert found.tolist() == [7, 7, -1, 7]
 
 
@@ -211,34 +241,16 @@ def test_columns_of_sparks_kafka_source_are_ours_under_its_names(form: ModuleTyp
     assert "`headers` array<struct<key:string,value:binary>>" in spark_schema(columns)
 
 
-def test_bytes_that_change_between_counting_and_filling_write_nothing_behind_the_table(form: ModuleType) -> None:
-    """A broker finishes a record while its properties are read: more of them are there than were counted."""
-    data = bytearray(record(0, b"text", b"T", b"KEYS\x01k1 k2\x02a\x01b\x02", 0, bytes(8), bytes(8)))
-    view = memoryview(data)
-    rows, _, _ = scan_rows(view, 0, len(view), 0, 1)
-    table = np.ascontiguousarray(rows).reshape(-1)
-    memory = np.full(64, -7, np.int64)
-    list_offsets = np.zeros(2, np.int32)
-    with pytest.raises(ValueError, match="more than the 1 properties that were counted"):
-        form.split_properties(view, table, 1, memory[:4], list_offsets)
-    assert (memory[4:] == -7).all()
-    memory[:] = -7
-    found = np.empty(form.PROPERTY_WIDTH, np.int64)
-    form.find_properties(view, table, 1, found)
-    with pytest.raises(ValueError, match="more than the 1 words that were counted"):
-        form.split_words(view, found, form.PROPERTY_WIDTH, form.P_KEYS, 1, memory[:2], list_offsets)
-    assert (memory[2:] == -7).all()
-
-
-def test_a_property_that_is_missing_is_nowhere_whatever_the_memory_of_the_table_held(form: ModuleType) -> None:
+def test_tags_that_are_missing_are_nowhere_whatever_the_memory_of_the_table_held(places: ModuleType) -> None:
     """The smallest integer as a position, and a size of -1, ended at the largest one: reading went on to a crash."""
-    data = record(0, b"text", b"T", b"a\x01b\x02", 0, bytes(8), bytes(8))
-    view = memoryview(data)
-    rows, _, _ = scan_rows(view, 0, len(view), 0, 1)
-    found = np.full(form.PROPERTY_WIDTH, np.iinfo(np.int64).min, np.int64)
-    form.find_properties(view, np.ascontiguousarray(rows).reshape(-1), 1, found)
-    assert (found[0:6:2] == 0).all()
-    assert form.count_words(view, found, form.PROPERTY_WIDTH, form.P_KEYS, 1) == 0
+    texts = [b"a\x01b\x02", b"TAGS\x01t\x02TAGS\x01last\x02", b"TAGS\x01\x02", b"XTAGS\x01t\x02"]
+    view, _ = log_and_rows([(b"text", b"T", text, False, False) for text in texts])
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 4)
+    found = np.full(8, np.iinfo(np.int64).min, np.int64)
+    places.find_tags(view, np.ascontiguousarray(rows).reshape(-1), 4, found)
+    position, size = found[2:4]
+    assert bytes(view[position : position + size]) == b"last"
+    assert found.tolist() == [0, -1, position, size, 0, -1, 0, -1]
 
 
 @pytest.mark.parametrize("born", [-(1 << 63), -62_135_596_800_000, -1, 1 << 62, (1 << 63) - 1])

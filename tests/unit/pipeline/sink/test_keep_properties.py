@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from maxq.arrow.sink_columns import sink_rows
 from maxq.errors import ConfigError
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_columns import sink_rows
 
 _TYPE = pa.map_(pa.string(), pa.string())
 

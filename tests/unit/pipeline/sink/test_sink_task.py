@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from maxq.api import Admin
+from maxq.arrow.sink_columns import check_columns
 from maxq.errors import PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_columns import check_columns
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_reader import WireReader

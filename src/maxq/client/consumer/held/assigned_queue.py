@@ -22,4 +22,5 @@ class AssignedQueue:
     paused: bool = False
     task: asyncio.Task[None] | None = None
     subscription: SubscriptionData | None = None  # of the pulls under way; None: all messages
+    keeps_records: bool = False  # of the pulls under way: see FetchQueue.keeps_records
     generation: int = 0  # changes with every seek; pulls that began before it are thrown away

@@ -16,6 +16,7 @@ except ModuleNotFoundError:
 if TYPE_CHECKING:
     from maxq.client.consumer.held.assigned_queue import AssignedQueue
     from maxq.protocol.message.message import MessageExt
+    from maxq.protocol.message.received_cy import PulledRecords
 
 #: Whether threads may call `hand_out` and `take_back` while the loop works.
 IS_SAFE_FOR_THREADS = bool(cython.compiled)  # type: bool
@@ -24,13 +25,13 @@ IS_SAFE_FOR_THREADS = bool(cython.compiled)  # type: bool
 @cython.final
 @cython.cclass
 class Fetched:
-    """The messages of one pull, or some of them."""
+    """The messages of one pull, or some of them, or its records as they are."""
 
     def __init__(
         self,
         assigned,  # type: AssignedQueue
         generation,  # type: int
-        messages: list,  # type: list[MessageExt]
+        messages,  # type: list[MessageExt] | PulledRecords
     ):
         self.assigned = assigned
         self.generation = generation
@@ -40,6 +41,12 @@ class Fetched:
     @cython.exceptval(-1)
     def _is_current(self) -> cython.bint:
         return not self.assigned.process_queue.dropped and self.generation == self.assigned.generation
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_made(self) -> cython.bint:
+        """Return whether these are messages, not records."""
+        return type(self.messages) is list
 
     @property
     def is_current(self):
@@ -57,6 +64,7 @@ class FetchQueue:
         self.message_count = 0
         self.given_out = {}
         self.finished = []
+        self.keeps_records = False
 
     def append(
         self,
@@ -79,6 +87,8 @@ class FetchQueue:
             if fetched._is_current() and fetched.assigned.paused:
                 held_back.append(fetched)
                 continue
+            if not fetched._is_made():
+                fetched = Fetched(fetched.assigned, fetched.generation, fetched.messages.messages())
             if is_one and fetched._is_current() and len(fetched.messages) > 1:
                 found = _first_of(fetched)
                 self._fetched.appendleft(fetched)
@@ -88,6 +98,45 @@ class FetchQueue:
             if fetched._is_current():
                 found = fetched
                 break
+        if held_back:
+            held_back.reverse()
+            self._fetched.extendleft(held_back)
+        return found
+
+    def take_records(
+        self,
+        rows: cython.longlong,
+        size: cython.longlong,
+    ):
+        # type: (...) -> list[Fetched]
+        """Take out the oldest pulls that are current and of queues that are not paused, for one batch of columns.
+
+        Args:
+            rows, size: so many messages, or bytes of records, are enough.
+
+        Returns:
+            Pulls that are kept as records, or one of messages; empty if there is none.
+        """
+        fetched: Fetched = None
+        found: list = []
+        held_back: list = []
+        while self._fetched and rows > 0 and size > 0:
+            fetched = self._fetched.popleft()
+            if not fetched._is_current():
+                self.message_count -= len(fetched.messages)
+                continue
+            if fetched.assigned.paused:
+                held_back.append(fetched)
+                continue
+            if found and fetched._is_made():
+                held_back.append(fetched)
+                break
+            self.message_count -= len(fetched.messages)
+            found.append(fetched)
+            if fetched._is_made():
+                break
+            rows -= len(fetched.messages)
+            size -= fetched.messages.size
         if held_back:
             held_back.reverse()
             self._fetched.extendleft(held_back)
@@ -110,7 +159,7 @@ class FetchQueue:
             None: there is nothing, or something is unusual, and nothing has changed.
         """
         fetched: Fetched
-        before: Fetched = self.given_out.get(owner)
+        before: list = self.given_out.get(owner)
         if not self._fetched:
             return None
         if before is None and self.given_out:  # of others, who may have ended
@@ -118,7 +167,7 @@ class FetchQueue:
         if is_alone and len(self.given_out) > 1:
             return None
         fetched = self._fetched[0]
-        if not fetched._is_current() or fetched.assigned.paused:
+        if not fetched._is_current() or fetched.assigned.paused or not fetched._is_made():
             return None
         if is_one and len(fetched.messages) > 1:
             fetched = _first_of(fetched)
@@ -126,24 +175,26 @@ class FetchQueue:
             self._fetched.popleft()
         self.message_count -= len(fetched.messages)
         if before is not None:
-            self.finished.append(before)
-        self.given_out[owner] = fetched
+            self.finished.extend(before)
+        self.given_out[owner] = [fetched]
         return list(fetched.messages)
 
     def take_back(
         self,
         owner,  # type: object
-        unless,  # type: Fetched | None
+        unless,  # type: list[Fetched] | None
     ):
         # type: (...) -> bool
         """Make the next poll return again what the last one returned to `owner`, unless that is `unless`. Returns
         whether that happened."""
-        fetched: Fetched = self.given_out.get(owner)
-        if fetched is None or fetched is unless:
+        fetched: Fetched
+        given_out: list = self.given_out.get(owner)
+        if given_out is None or given_out is unless:
             return False
         del self.given_out[owner]
-        self._fetched.appendleft(fetched)
-        self.message_count += len(fetched.messages)
+        for fetched in reversed(given_out):
+            self._fetched.appendleft(fetched)
+            self.message_count += len(fetched.messages)
         return True
 
     def take_finished(self):

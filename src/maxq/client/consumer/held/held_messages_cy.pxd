@@ -1,4 +1,7 @@
 # The fields of held_messages_cy.py.
+from maxq.protocol.message.received_cy cimport PulledRecords
+
+
 cdef class HeldMessages:
     cdef readonly long long message_count  # with those at the listener
     cdef readonly long long message_size  # bytes of their records, with those at the listener
@@ -15,7 +18,11 @@ cdef class HeldMessages:
     cdef Py_ssize_t _room
     cdef _append(self, object message, long long offset, long long size)
     cdef _make_room(self)
-    cdef _put_between(self, object messages)
+    cdef long long _put_records(self, PulledRecords records) except? -1
+    cdef _put_between(self, list rows)
+    cdef _row(self, Py_ssize_t place)
+    cdef _remove(self, long long offset)
+    cdef _remove_records(self, PulledRecords records)
     cdef Py_ssize_t _place_of(self, long long offset) noexcept
     cdef _skip_gone(self)
     cdef _reset(self)

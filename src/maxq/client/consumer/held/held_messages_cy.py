@@ -6,7 +6,7 @@ ones, up to `_waiting`, until they are committed or rolled back.
 """
 
 from array import array
-from operator import attrgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 try:
@@ -15,9 +15,13 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.protocol.message.received_cy import Stored, stored_of
+    from cython.cimports.maxq.protocol.message import record_layout as rl
+    from cython.cimports.maxq.protocol.message.received_cy import PulledRecords, Stored, stored_of
+    from cython.cimports.maxq.runtime.buffers import i64, u32
 else:
-    from maxq.protocol.message.received_cy import Stored, stored_of
+    from maxq.protocol.message import record_layout as rl
+    from maxq.protocol.message.received_cy import PulledRecords, Stored, stored_of
+    from maxq.runtime.buffers import i64, u32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _ROOM = cython.declare(cython.Py_ssize_t, 64)
+_RECORD = cython.declare(object, True)  # stands for a message that is a record yet
 
 
 @cython.cclass
@@ -46,7 +51,7 @@ class HeldMessages:
 
     def put_messages(
         self,
-        messages,  # type: Sequence[MessageExt]
+        messages,  # type: Sequence[MessageExt] | PulledRecords
         max_offset: cython.longlong = 0,
     ):
         # type: (...) -> None
@@ -59,12 +64,17 @@ class HeldMessages:
         offset: cython.longlong = 0
         stored: Stored
         count: cython.Py_ssize_t
+        if type(messages) is PulledRecords:
+            offset = self._put_records(messages)
+            if messages and max_offset > 0:
+                self.backlog = max(0, max_offset - offset - 1)
+            return
         for count in range(len(messages)):
             message = messages[count]
             stored = stored_of(message)
             offset = message.queue_offset if stored is None else stored.queue_offset
             if self._end > self._first and offset <= self._offsets[self._end - 1]:
-                self._put_between(messages[count:])
+                self._put_between([(one.queue_offset, one, one.store_size) for one in messages[count:]])
                 offset = messages[len(messages) - 1].queue_offset
                 break
             self._append(message, offset, message.store_size if stored is None else stored.size)
@@ -101,24 +111,52 @@ class HeldMessages:
         self._first, self._end, self._room = 0, count, room
 
     @cython.cfunc
-    def _put_between(self, messages: object):
-        """Add messages of which some may lie before others that are here, or be here already."""
+    @cython.exceptval(-1)
+    def _put_records(self, records: PulledRecords) -> cython.longlong:
+        """Add messages that are records yet, of which only the places are noted. Returns the last queue offset."""
+        buf: cython.p_uchar
+        p: cython.Py_ssize_t = 0
+        offset: cython.longlong = 0
+        if records.size == 0:
+            return 0
+        if cython.compiled:
+            buf = cython.cast(cython.p_uchar, cython.address(records.view[0]))
+        else:
+            buf = records.view
+        unordered: list = []
+        while p < records.size:
+            offset = i64(buf, p + rl.QUEUE_OFFSET)
+            if unordered or (self._end > self._first and offset <= self._offsets[self._end - 1]):
+                unordered.append((offset, _RECORD, u32(buf, p)))
+            else:
+                self._append(_RECORD, offset, u32(buf, p))
+            p += u32(buf, p)
+        if unordered:
+            self._put_between(unordered)
+        return offset
+
+    @cython.cfunc
+    def _put_between(self, rows: list):
+        """Add messages (queue offset, message, bytes) of which some may lie before others that are here, or be here
+        already."""
         place: cython.Py_ssize_t
-        held: list = [message for message in self._messages[self._waiting :] if message is not None]
-        here: set = {message.queue_offset for message in self._messages if message is not None}
-        at_listener: list = [
-            self._messages[place] for place in range(self._first, self._waiting) if self._messages[place] is not None
-        ]
-        for message in messages:
-            if message.queue_offset not in here:
-                here.add(message.queue_offset)
-                held.append(message)
-        held.sort(key=attrgetter("queue_offset"))
+        held: list = [self._row(place) for place in range(self._waiting, self._end) if self._sizes[place] >= 0]
+        at_listener: list = [self._row(place) for place in range(self._first, self._waiting) if self._sizes[place] >= 0]
+        here: set = {row[0] for row in [*at_listener, *held]}
+        for row in rows:
+            if row[0] not in here:
+                here.add(row[0])
+                held.append(row)
+        held.sort(key=itemgetter(0))
         self._reset()
         self.message_count = self.message_size = 0
-        for message in [*at_listener, *held]:
-            self._append(message, message.queue_offset, message.store_size)
+        for offset, message, size in [*at_listener, *held]:
+            self._append(message, offset, size)
         self._waiting = len(at_listener)
+
+    @cython.cfunc
+    def _row(self, place: cython.Py_ssize_t):
+        return self._offsets[place], self._messages[place], self._sizes[place]
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -159,7 +197,7 @@ class HeldMessages:
 
     def remove(
         self,
-        messages,  # type: Iterable[MessageExt]
+        messages,  # type: Iterable[MessageExt] | PulledRecords
     ):
         # type: (...) -> int
         """Remove finished messages that no orderly listener has.
@@ -168,20 +206,51 @@ class HeldMessages:
             The queue offset to commit: the smallest that is left, or one past the largest ever seen. -1 if nothing was
             here.
         """
-        place: cython.Py_ssize_t
         stored: Stored
         if self._waiting == self._end:
             return -1
-        for message in messages:
-            stored = stored_of(message)
-            place = self._place_of(message.queue_offset if stored is None else stored.queue_offset)
-            if place >= self._waiting:
-                self.message_count -= 1
-                self.message_size -= self._sizes[place]
-                self._sizes[place] = -1
-                self._messages[place] = None
+        if type(messages) is PulledRecords:
+            self._remove_records(messages)
+        else:
+            for message in messages:
+                stored = stored_of(message)
+                self._remove(message.queue_offset if stored is None else stored.queue_offset)
         self._skip_gone()
         return self._offsets[self._waiting] if self._waiting < self._end else self.queue_offset_max + 1
+
+    @cython.cfunc
+    def _remove(self, offset: cython.longlong):
+        place: cython.Py_ssize_t = self._place_of(offset)
+        if place >= self._waiting:
+            self.message_count -= 1
+            self.message_size -= self._sizes[place]
+            self._sizes[place] = -1
+            self._messages[place] = None
+
+    @cython.cfunc
+    def _remove_records(self, records: PulledRecords):
+        buf: cython.p_uchar
+        p: cython.Py_ssize_t = 0
+        first: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        if records.size == 0:
+            return
+        first = self._place_of(records.first_offset)
+        if first >= self._waiting and self._place_of(records.last_offset) == first + records.count - 1:
+            for place in range(first, first + records.count):  # side by side, as they came
+                if self._sizes[place] >= 0:
+                    self.message_count -= 1
+                    self.message_size -= self._sizes[place]
+                    self._sizes[place] = -1
+                    self._messages[place] = None
+            return
+        if cython.compiled:
+            buf = cython.cast(cython.p_uchar, cython.address(records.view[0]))
+        else:
+            buf = records.view
+        while p < records.size:
+            self._remove(i64(buf, p + rl.QUEUE_OFFSET))
+            p += u32(buf, p)
 
     def take(self, count: cython.Py_ssize_t):
         # type: (...) -> list[MessageExt]

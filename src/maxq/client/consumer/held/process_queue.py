@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from maxq.client.consumer.held.held_messages_cy import HeldMessages
 from maxq.protocol.body.consumer_info import ProcessQueueInfo
 from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.received_cy import PulledRecords
 
 LOCK_MAX_LIVE_MS = 30_000  # how long a client trusts its own broker lock
 PULL_MAX_IDLE_MS = 120_000  # a queue not pulled for so long is dropped and built anew
@@ -31,7 +32,7 @@ class ProcessQueue(HeldMessages):
         self.last_consume_timestamp = now_ms
         self.try_unlock_times = 0
 
-    def remove_messages(self, messages: Iterable[MessageExt], now_ms: int) -> int:
+    def remove_messages(self, messages: Iterable[MessageExt] | PulledRecords, now_ms: int) -> int:
         """Remove finished messages. Returns the queue offset to commit, -1 if nothing was here."""
         self.last_consume_timestamp = now_ms
         return self.remove(messages)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from maxq.arrow.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.coverage import (
     broker_ranges,
@@ -35,7 +36,6 @@ from maxq.pipeline.archive.ranges import intersect
 from maxq.pipeline.archive.spread import spread
 from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.pipeline.source.positions import name_of
 from maxq.pipeline.store.store_folder import open_store, owner_of
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.client.consumer.held.assigned_queue import AssignedQueue
 from maxq.client.consumer.held.process_queue import ProcessQueue
-from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.both_forms import both
 
@@ -31,12 +31,12 @@ def test_each_poller_gets_the_next_pull_and_has_finished_its_last_one(form: Modu
     queue, pulls = fill(form, assigned(), 4)
     assert queue.hand_out("a", False) == pulls[0].messages
     assert queue.hand_out("b", False) is None, "the loop looks whether the others still live"
-    queue.given_out["b"] = queue.take()
+    queue.given_out["b"] = [queue.take()]
     assert queue.message_count == 2
     assert queue.hand_out("a", False) == pulls[2].messages
     assert queue.finished == [pulls[0]]
     assert queue.hand_out("b", False) == pulls[3].messages
-    assert queue.given_out == {"a": pulls[2], "b": pulls[3]}
+    assert queue.given_out == {"a": [pulls[2]], "b": [pulls[3]]}
     assert queue.hand_out("a", False) is None, "nothing is there, and nothing is finished by that"
     assert queue.take_finished() == pulls[:2]
     assert queue.take_finished() == []
@@ -47,7 +47,7 @@ def test_who_polls_alone_leaves_what_others_have_to_the_loop(form: ModuleType) -
     queue, pulls = fill(form, assigned(), 3)
     assert queue.hand_out("a", True) == pulls[0].messages
     assert queue.hand_out("a", True) == pulls[1].messages
-    queue.given_out["b"] = pulls[2]
+    queue.given_out["b"] = [pulls[2]]
     assert queue.hand_out("a", True) is None
 
 
@@ -60,7 +60,7 @@ def test_what_was_taken_back_comes_again_first(form: ModuleType) -> None:
     assert queue.message_count == 2
     assert queue.hand_out("a", False) == pulls[0].messages
     assert queue.finished == []
-    assert not queue.take_back("a", pulls[0]), "that it had before"
+    assert not queue.take_back("a", queue.given_out["a"]), "that it had before"
     assert not queue.take_back("b", None)
 
 
@@ -108,3 +108,70 @@ def test_messages_can_be_taken_one_by_one(form: ModuleType) -> None:
     assert queue.take(True).messages == messages[2:3]
     assert queue.hand_out("a", False) == messages[3:], "the rest of what was pulled together"
     assert queue.message_count == 0
+
+
+# --- pulls that are kept as records -----------------------------------------------------------------------------------
+
+RECORDS = list(zip(FORMS, both("maxq.protocol.message.received_cy"), strict=True))
+
+
+def kept(received: ModuleType, *offsets: int) -> Any:
+    data = b"".join(
+        encode_record(MessageExt("T", b"%d" % n, queue_offset=n, born_host=bytes(8), store_host=bytes(8)))
+        for n in offsets
+    )
+    return received.keep_records(data, received.Pull("b", 0, 99))
+
+
+@pytest.mark.parametrize(("form", "received"), RECORDS)
+def test_records_are_taken_together_until_it_is_enough_or_messages_come(form: ModuleType, received: ModuleType) -> None:
+    of, paused, given_up = assigned(), assigned(), assigned()
+    paused.paused, given_up.process_queue.dropped = True, True
+    queue = form.FetchQueue()
+    pulls = [
+        form.Fetched(one, 0, messages)
+        for one, messages in [
+            (paused, kept(received, 0, 1)), (of, kept(received, 0, 1)), (given_up, kept(received, 5)),
+            (of, kept(received, 2, 3)), (of, kept(received, 4)), (of, [MessageExt("T", b"x")]), (of, kept(received, 6)),
+        ]
+    ]  # fmt: skip
+    for fetched in pulls:
+        queue.append(fetched)
+    assert queue.message_count == 10
+    assert queue.take_records(4, 1 << 20) == [pulls[1], pulls[3]]
+    assert queue.message_count == 5, "those of a queue that was given up are gone"
+    assert queue.take_records(100, 1 << 20) == [pulls[4]]
+    assert queue.take_records(100, 1 << 20) == [pulls[5]], "messages come alone"
+    paused.paused = False
+    assert queue.take_records(100, 1) == [pulls[0]], "more than enough bytes"
+    assert queue.take_records(100, 1 << 20) == [pulls[6]]
+    assert queue.take_records(100, 1 << 20) == []
+    assert queue.message_count == 0
+
+
+@pytest.mark.parametrize(("form", "received"), RECORDS)
+def test_records_become_messages_for_who_asks_for_them(form: ModuleType, received: ModuleType) -> None:
+    queue = form.FetchQueue()
+    queue.append(form.Fetched(assigned(), 0, kept(received, 0, 1, 2)))
+    queue.append(form.Fetched(assigned(), 0, kept(received, 3)))
+    assert queue.hand_out("a", False) is None, "the loop makes them"
+    assert [message.body for message in queue.take(True).messages] == [b"0"]
+    assert queue.message_count == 3
+    assert [message.body for message in queue.take().messages] == [b"1", b"2"]
+    assert [message.body for message in queue.take().messages] == [b"3"]
+    assert queue.message_count == 0
+
+
+@pytest.mark.parametrize(("form", "received"), RECORDS)
+def test_several_pulls_are_finished_and_taken_back_together(form: ModuleType, received: ModuleType) -> None:
+    queue = form.FetchQueue()
+    for n in range(4):
+        queue.append(form.Fetched(assigned(), 0, kept(received, n) if n < 3 else [MessageExt("T", b"x")]))
+    queue.given_out["a"] = found = queue.take_records(100, 1 << 20)
+    assert len(found) == 3
+    assert queue.take_back("a", None)
+    assert queue.message_count == 4
+    assert queue.take_records(100, 1 << 20) == found
+    queue.given_out["a"] = found
+    assert queue.hand_out("a", False) is not None
+    assert queue.take_finished() == found

@@ -1,45 +1,62 @@
 """HeldMessages against a naive second implementation, in both forms."""
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message import MessageExt, encode_record
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.client.consumer.held.held_messages_cy")
+RECEIVED = both("maxq.protocol.message.received_cy")
 
 offsets = st.lists(st.integers(0, 40), max_size=8, unique=True).map(sorted)
-steps = st.lists(st.tuples(st.sampled_from(["put", "append", "remove", "clear"]), offsets), max_size=40)
+kinds = st.sampled_from(["put", "append", "remove", "clear"])
+steps = st.lists(st.tuples(kinds, offsets), max_size=40)
+steps_with_records = st.lists(st.tuples(kinds, offsets, st.booleans()), max_size=40)
+
+
+def record(number: int) -> bytes:
+    return encode_record(MessageExt("T", b"b" * number, queue_offset=number, born_host=bytes(8), store_host=bytes(8)))
+
+
+SIZE = len(record(0))
 
 
 def messages(*numbers: int) -> list[MessageExt]:
-    return [MessageExt("T", queue_offset=number, store_size=number + 1) for number in numbers]
+    return [MessageExt("T", queue_offset=number, store_size=SIZE + number) for number in numbers]
 
 
-@given(steps)
-def test_what_is_here_is_what_was_put_and_not_removed(told: list[tuple[str, list[int]]]) -> None:
-    for form in FORMS:
+def as_records(received: ModuleType, numbers: list[int]) -> Any:
+    return received.keep_records(b"".join(map(record, numbers)), received.Pull("b", 0, 99))
+
+
+@given(steps_with_records)
+def test_what_is_here_is_what_was_put_and_not_removed(told: list[tuple[str, list[int], bool]]) -> None:
+    """Whether they come, and go, as messages or as the records of a pull."""
+    for form, received in zip(FORMS, RECEIVED, strict=True):
         held, naive, highest = form.HeldMessages(), set[int](), 0
-        for step, numbers in told:
+        for step, numbers, is_records in told:
             if step == "append":
                 numbers = [highest + 1 + number for number in numbers]
             if step in ("put", "append"):
-                held.put_messages(messages(*numbers), 200)
+                held.put_messages(as_records(received, numbers) if is_records else messages(*numbers), 200)
                 naive.update(numbers)
                 highest = max([highest, *numbers])
                 if numbers:
                     assert held.backlog == max(0, 200 - numbers[-1] - 1)
             elif step == "remove":
                 left = naive - set(numbers)
-                assert held.remove(messages(*numbers)) == (min(left, default=highest + 1) if naive else -1)
+                gone = as_records(received, numbers) if is_records else messages(*numbers)
+                assert held.remove(gone) == (min(left, default=highest + 1) if naive else -1)
                 naive = left
             else:
                 held.clear()
                 naive, highest = set(), 0
-            assert (held.message_count, held.message_size) == (len(naive), sum(naive) + len(naive))
+            assert (held.message_count, held.message_size) == (len(naive), sum(naive) + SIZE * len(naive))
             assert held.has_messages() == bool(naive)
             assert held.max_span() == (max(naive) - min(naive) if naive else 0)
             low, high = (min(naive), max(naive)) if naive else (0, 0)

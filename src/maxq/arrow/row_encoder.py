@@ -1,5 +1,6 @@
 """Arrow batches → bodies of requests: rows are sorted by where they go, and gathered until a request is full."""
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -8,19 +9,24 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from maxq.client.namespace import RETRY_PREFIX
-from maxq.errors import PipelineError
-from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows, hash_rows
-from maxq.pipeline.sink.sink_columns import Numbers, SinkRows, sink_rows
+from maxq.arrow.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows, hash_rows
+from maxq.arrow.sink_columns import Numbers, SinkRows, sink_rows
+from maxq.errors import PipelineError, RemoteProtocolError
 from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message_queue import MessageQueue
 
-_COUNTED_DIGITS: Final = 12  # of unique keys
+COUNTED_DIGITS: Final = 12  # of unique keys, at their end
+_RETRY_PREFIX: Final = "%RETRY%"
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
 _MOST_OPEN_BYTES: Final = 32 << 20
 _SMALLEST: Final = 4 << 10
 _QUEUE_BITS: Final = 24
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+#: Topic, queue, whether batching is allowed, and the numbers of rows that can be sent together.
+Group = tuple[str, MessageQueue | None, bool, Numbers]
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Encoded:
     Attributes:
         queue: where they must go; None: anywhere.
         plain: they may be sent as one batch; else each alone (delayed ones, and those to retry topics).
+        parts: what each run of its messages is: the numbers of the rows, and the number at the end of the unique key of
+            the first; those of the others follow it.
     """
 
     topic: str
@@ -37,6 +45,7 @@ class Encoded:
     plain: bool
     body: bytes
     count: int
+    parts: tuple[tuple[Numbers, int], ...]
 
 
 class _Open:
@@ -46,42 +55,53 @@ class _Open:
         self.memory = bytearray()
         self.size = 0
         self.count = 0
+        self.parts: list[tuple[Numbers, int]] = []
 
 
 class RowEncoder:
     """Encodes rows as batch bodies; see the module's text.
 
     Args:
-        options: say the topic of rows without one (`topic`), the size at which a body is taken away, unless one message
-            alone is larger (`batch_bytes`), and which reserved properties rows may set (`keep_properties`).
         names: columns of the batches (sink_columns.check_columns).
+        topic: of rows without one.
         queues: the queues of a topic that take messages, in their order.
-        first_key: the unique key of the first message, 32 hexadecimal digits; the last 12 count up.
+        batch_bytes: the size at which a body is taken away, unless one message alone is larger.
+        key_prefix: with what the properties of each message begin, and its unique key but for COUNTED_DIGITS digits.
+        reserve_keys: returns the number of the first of so many unique keys.
         take: gets what is full.
+        keep_properties: reserved properties that rows may set.
+        with_digest: see `digest`.
 
     Attributes:
         digest: of all rows, whatever their order and however they are divided: of what they say, not of unique keys.
-            0 without `application_id`.
+            0 without `with_digest`.
     """
 
     def __init__(
         self,
-        options: WriteOptions,
         names: dict[str, str],
+        topic: str | None,
         queues: Callable[[str], Sequence[MessageQueue]],
-        first_key: str,
+        *,
+        batch_bytes: int,
+        key_prefix: str,
+        reserve_keys: Callable[[int], int],
         take: Callable[[Encoded], None],
+        keep_properties: Sequence[str] = (),
+        with_digest: bool = False,
     ) -> None:
         self._names = names
-        self._topic = options.topic
+        self._topic = topic
         self._queues = queues
-        self._batch_bytes = options.batch_bytes
-        self._prefix = f"UNIQ_KEY\x01{first_key[:-_COUNTED_DIGITS]}".encode()
-        self._number = int(first_key[-_COUNTED_DIGITS:], 16)
+        self._batch_bytes = batch_bytes
+        self._prefix = key_prefix.encode()
+        self._reserve_keys = reserve_keys
+        self._number = 0
+        self._first_row = 0
         self._take = take
-        self._keep = options.keep_properties
+        self._keep = keep_properties
         self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
-        self._with_digest = options.application_id is not None
+        self._with_digest = with_digest
         self.digest = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -89,10 +109,21 @@ class RowEncoder:
         if not len(batch):
             return
         rows = sink_rows(batch, self._names, self._keep)
+        self.add_groups(rows, self.groups(rows))
+
+    @property
+    def most_text(self) -> int:
+        """Return the bytes that the properties of a row may have, beside its unique key."""
+        return MAX_PROPERTIES - len(self._prefix) - COUNTED_DIGITS - 1
+
+    def add_groups(self, rows: SinkRows, groups: Sequence[Group]) -> None:
+        """Encode rows that `groups` has divided. The numbers of rows go on from one call to the next."""
         if self._with_digest:
             self.digest = (self.digest + rows_digest(rows, self._topic)) % (1 << 64)
-        for topic, queue, plain, chosen in self._groups(rows):
-            self._append((topic, queue, plain and not topic.startswith(RETRY_PREFIX)), rows, chosen)
+        self._number = self._reserve_keys(len(rows))
+        for topic, queue, plain, chosen in groups:
+            self._append((topic, queue, plain and not topic.startswith(_RETRY_PREFIX)), rows, chosen)
+        self._first_row += len(rows)
         if sum(len(one.memory) for one in self._open.values()) > _MOST_OPEN_BYTES:
             self.flush()
 
@@ -104,8 +135,11 @@ class RowEncoder:
 
     # --- where rows go ---
 
-    def _groups(self, rows: SinkRows) -> Iterator[tuple[str, MessageQueue | None, bool, Numbers]]:
-        """Yield (topic, queue, whether batching is allowed, row numbers) of rows that can be sent together."""
+    def groups(self, rows: SinkRows) -> list[Group]:
+        """Divide rows into those that can be sent together. Raises PipelineError for a queue that does not exist."""
+        return list(self._groups(rows))
+
+    def _groups(self, rows: SinkRows) -> Iterator[Group]:
         everything = np.arange(len(rows), dtype=np.int64)
         for topic, of_topic in self._by_topic(rows, everything):
             places = self._places(topic, rows, of_topic)
@@ -184,6 +218,8 @@ class RowEncoder:
                 )  # fmt: skip
             except ValueError as error:
                 raise PipelineError(f"{error}; a message has at most {MAX_PROPERTIES} with its unique key") from None
+            if after > first:
+                one.parts.append((chosen[first:after] + self._first_row, self._number))
             self._number += after - first
             one.count += after - first
             left -= size - one.size
@@ -200,7 +236,23 @@ class RowEncoder:
         one = self._open.pop(key)
         if one.count:
             topic, queue, plain = key
-            self._take(Encoded(topic, queue, plain, bytes(memoryview(one.memory)[: one.size]), one.count))
+            self._take(
+                Encoded(topic, queue, plain, bytes(memoryview(one.memory)[: one.size]), one.count, tuple(one.parts))
+            )
+
+
+def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yield the body and the properties of each message of a batch body that this encoder made."""
+    at = 0
+    while at < len(body):
+        (size,) = _INT.unpack_from(body, at)
+        (body_size,) = _INT.unpack_from(body, at + 16)
+        end = at + 20 + body_size
+        (properties_size,) = _SHORT.unpack_from(body, end)
+        if end + 2 + properties_size != at + size:
+            raise RemoteProtocolError(f"a batch record at byte {at} has {size} bytes, its parts have others")
+        yield body[at + 20 : end], body[end + 2 : at + size].decode()
+        at += size
 
 
 def rows_digest(rows: SinkRows, topic: str | None) -> int:

@@ -1,7 +1,7 @@
 """The contract of a message as a row: columns in order, with their types in Arrow and in Spark.
 
-One table serves the source over the wire, the source from files and `rocketmq-store`: the rows are the same whichever
-way they came.
+One table serves Spark's source over the wire, the source from files, `rocketmq-store` and `poll_arrow` of the client:
+the rows are the same whichever way they came.
 """
 
 from collections.abc import Sequence
@@ -68,9 +68,18 @@ def message_columns(text: str | None) -> tuple[str, ...]:
     """
     if text is None or not text.strip():
         return tuple(MESSAGE_COLUMNS)
+    return checked_columns([part.strip() for part in text.split(",")])
+
+
+def checked_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of these names, upper and lower case alike, in their order.
+
+    Raises:
+        ConfigError: a name that is no column, or one named twice.
+    """
     spelled = {name.lower(): name for name in _TYPES}
     found: list[str] = []
-    for asked in (part.strip() for part in text.split(",")):
+    for asked in names:
         name = spelled.get(asked.lower())
         if name is None:
             raise ConfigError(f"columns: {asked!r} is no column of a message; there are {', '.join(_TYPES)}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maxq.protocol.message.message import Message, decode_batch
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.pipeline.sink.batch_encode_cy")
+FORMS = both("maxq.arrow.batch_encode_cy")
 PREFIX = b"UNIQ_KEY\x01" + b"AB" * 10
 
 

@@ -154,7 +154,10 @@ def sink_rows(batch: pa.RecordBatch, names: dict[str, str], keep: Iterable[str] 
     body_name = "body" if "body" in columns else "value"
     bodies = _texts(columns[body_name])
     if columns[body_name].null_count or (len(batch) and int(bodies.sizes.min()) == 0):
-        raise PipelineError(f"column {body_name} is null or empty in a row; RocketMQ has no message without a body")
+        raise PipelineError(
+            f"column {body_name} is null or empty in a row; RocketMQ has no message without a body: leave such rows "
+            "away"
+        )
     queue_ids = columns.get("queueId")
     return SinkRows(
         bodies,
@@ -276,8 +279,11 @@ def _check_text(values: Any, column: str) -> None:
 def _words(keys: Any) -> Any:
     if not pa.types.is_list(keys.type) and not pa.types.is_large_list(keys.type):
         return keys
-    if keys.flatten().null_count:
+    words = keys.flatten()
+    if words.null_count:
         raise PipelineError("a key in column keys is null; leave it away")
+    if pc.any(pc.match_substring(words, const.KEY_SEPARATOR)).as_py():
+        raise PipelineError("a key in column keys has a blank, which RocketMQ puts between keys: it would be two keys")
     # Spark says "no element is null" in the type, which Arrow's joining does not know
     lists = keys.cast(pa.large_list(pa.large_string()))
     return pc.binary_join(lists, pa.scalar(const.KEY_SEPARATOR, pa.large_string()))

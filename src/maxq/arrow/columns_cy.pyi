@@ -1,0 +1,16 @@
+"""Written by `python -m tests.unit.compiled_stubs`; see columns_cy.py."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from maxq.protocol.message.received_cy import PulledRecords
+
+class ColumnBuilder:
+    def __init__(
+        self, columns: Sequence[str], rows: int, size: int, unwrap: Callable[[str], str] | None = None
+    ) -> None: ...
+    def add_rows(self, view: Any, rows: Any, count: int, broker_name: bytes) -> None: ...
+    def add_records(self, records: PulledRecords) -> None: ...
+    def batch(self) -> Any: ...
+
+def is_compiled() -> bool: ...

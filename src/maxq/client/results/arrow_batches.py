@@ -1,0 +1,66 @@
+"""What consumers give out as Arrow columns (`LitePullConsumer.poll_arrow`). pyarrow is loaded with the first call."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from maxq.client.errors import WrongArgumentError
+from maxq.client.namespace import unwrap
+from maxq.errors import ClientError, ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from maxq.client.consumer.held.fetch_queue_cy import Fetched
+
+
+def load_arrow(module: str, call: str) -> Any:
+    """Import a module of maxq.arrow for a call.
+
+    Raises:
+        ClientError: pyarrow, or numpy, is not installed.
+    """
+    try:
+        return import_module(f"maxq.arrow.{module}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyarrow", "numpy"):
+            raise
+        raise ClientError(
+            f"{call} needs {error.name}, which is not installed here: pip install 'maxq[arrow]'"
+        ) from error
+
+
+def arrow_polls(columns: Sequence[str] | None, namespace: str) -> "Callable[[Iterable[Fetched]], pa.RecordBatch]":
+    """Return what makes the batch of a poll.
+
+    Args:
+        columns: names of columns, in order; None: all.
+
+    Raises:
+        WrongArgumentError: no such column, one named twice, or none at all.
+        ClientError: pyarrow is not installed.
+    """
+    schemas, builders = load_arrow("schemas", "poll_arrow"), load_arrow("columns_cy", "poll_arrow")
+    if columns is None:
+        names = tuple(schemas.MESSAGE_COLUMNS)
+    else:
+        if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
+            raise WrongArgumentError(f"columns is a list of names, such as ['body', 'tags'], not {columns!r:.60}")
+        try:
+            names = schemas.checked_columns(columns)
+        except ConfigError as error:
+            raise WrongArgumentError(str(error)) from None
+
+    def make(polled: "Iterable[Fetched]") -> "pa.RecordBatch":
+        found = [fetched.messages for fetched in polled]
+        if len(found) == 1 and isinstance(found[0], list):
+            return load_arrow("message_columns", "poll_arrow").batch_of_messages(found[0], names)
+        pulls = [records for records in found if not isinstance(records, list)]
+        rows, size = sum(records.count for records in pulls), sum(records.size for records in pulls)
+        builder = builders.ColumnBuilder(names, rows, size, partial(unwrap, namespace) if namespace else None)
+        for records in pulls:
+            builder.add_records(records)
+        return builder.batch()
+
+    return make
