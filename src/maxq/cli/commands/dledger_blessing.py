@@ -7,6 +7,7 @@ from pathlib import PurePath
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import ConfigError, MaxQError
 from maxq.machine import system_environment
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.dledger.blessing import Remains, StoppedMember
 
 
@@ -136,4 +137,4 @@ async def _other(client: DLedgerClient, peer: str) -> Other:
 
 def stopped_member(base_dir: PurePath, member: str) -> StoppedMember:
     """Return a stopped member's files on the real disk."""
-    return StoppedMember(system_environment().disk, base_dir, member)
+    return StoppedMember(SystemDisk(), base_dir, member)
