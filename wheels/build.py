@@ -111,6 +111,7 @@ def compile_module(source: Path, *, machine: str, folder: Path) -> bytes:
         command += [
             *COMPILE_ARGS,
             "-DNDEBUG",
+            "-Wno-incompatible-pointer-types-discards-qualifiers",  # what Cython makes of memchr
             "-fwrapv",
             "-Wl,-s",
             f"-I{folder}",

@@ -30,6 +30,8 @@ def test_links_lead_somewhere(page: str) -> None:
             continue
         target = source if not address else (source.parent / address)
         assert target.exists(), f"{page}: {link}"
+        if page.startswith("docs/") and target.suffix == ".md":
+            assert target.resolve().is_relative_to(ROOT / "docs"), f"{page}: {link} is not on the site"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{page}: {link}"
 
