@@ -10,10 +10,10 @@ member (ledger_story.py), of batches that are committed exactly once (staged_sto
 (timer_story.py, compaction_story.py), and, for every tenth seed, of
 whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every kind that a DLedger
 group, a pair or one broker is asked for (promise_story.py), of groups in which slaves stand in for their master, with
-settings by the seed (acting_story.py), of what clients promise (client_story.py), of what a change of leader costs
-(failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
-timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail; in those that end
-with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end. In those that end with
+settings by the seed (acting_story.py), of what consumers and producers promise (client_story.py, send_story.py), of
+what a change of leader costs (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those
+of timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail; in those that
+end with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end. In those that end with
 `-settings` a start may have other settings than the one before (settings_story.py), also on disks that fail.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
@@ -46,6 +46,7 @@ from tests.simulation.pop.twin_story import TwinStory
 from tests.simulation.servers.acting_story import ActingStory
 from tests.simulation.servers.client_story import ClientStory
 from tests.simulation.servers.promise_story import PairPromiseStory, PromiseStory
+from tests.simulation.servers.send_story import SendStory
 from tests.simulation.servers.staged_story import FaultyStagedStory, StagedStory
 from tests.simulation.store.compaction_story import CompactionSettingsStory, CompactionStory
 from tests.simulation.store.crash_story import CrashStory
@@ -64,7 +65,7 @@ from tests.unit.broker.timer.timer_world import small_wheel
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
     | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory | PopStory
-    | FailoverStory | FullTmpfsStory | TwinStory | ActingStory
+    | FailoverStory | FullTmpfsStory | TwinStory | ActingStory | SendStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
@@ -81,11 +82,11 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "compaction-settings": CompactionSettingsStory, "transaction-settings": TransactionSettingsStory,
     "ha-settings": HaSettingsStory, "ledger-settings": LedgerSettingsStory, "delay-settings": DelaySettingsStory,
     "store-late": late(CrashStory), "ha-late": late(HaStory), "promise-pair-late": late(PairPromiseStory),
-    "dledger-cluster-late": late(DLedgerClusterStory),
+    "dledger-cluster-late": late(DLedgerClusterStory), "send": SendStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
     "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",
-    "promise-pair", "acting", "client", "failover", "full-tmpfs", "promise-pair-late", "dledger-cluster-late",
+    "promise-pair", "acting", "client", "send", "failover", "full-tmpfs", "promise-pair-late", "dledger-cluster-late",
 )  # fmt: skip
 
 
