@@ -295,6 +295,10 @@ def _mark_none(self: CheckPointBuffer, live: LiveCheckPoint, bits: int) -> list[
     return []
 
 
+def _take_any_old(self: CheckPointBuffer, before_ms: int, most: int) -> list[LiveCheckPoint]:
+    return [live for live in self._live.values() if live.point.pop_time < before_ms and not live.has_twins]
+
+
 def _take_nothing(self: SlaveToMasterSync) -> list[bytes]:
     return []
 
@@ -424,18 +428,19 @@ MUTATIONS: Final = {
         "promise-pair", 203, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
     ),
     "a message that two hold is acknowledged for one of them alone": Mutation(
-        "pop-twins", 0, ((CheckPointBuffer, "_mark_twins", _mark_none),)
+        "pop-twins", 3, ((CheckPointBuffer, "_mark_twins", _mark_none),)
     ),
     "what stands behind a check point that came late is not read at a start": Mutation(
-        "pop-twins", 131, ((check_point_buffer, "_first_needed", lambda live: -1),)
+        "pop-twins", 378, ((check_point_buffer, "_first_needed", lambda live: -1),)
     ),
     "what a slave passed on to another check point counts as acknowledged": Mutation(
-        "pop-twins", 8, ((check_point_buffer, "_held", lambda rows: {}),)
+        "pop-twins", 220, ((check_point_buffer, "_held", lambda rows: {}),)
     ),
     "the receipt from before a change of time names nothing": Mutation(
-        "pop-twins", 5, ((CheckPointBuffer, "_renew", _nothing),)
+        "pop-twins", 29, ((CheckPointBuffer, "_renew", _nothing),)
     ),
-    "an end in order hands over what two hold": Mutation("pop-twins", 3, ((LiveCheckPoint, "has_twins", False),)),
+    "an end in order hands over what two hold": Mutation("pop-twins", 12, ((LiveCheckPoint, "has_twins", False),)),
+    "what no slave knows is handed over": Mutation("pop-twins", 0, ((CheckPointBuffer, "take_old", _take_any_old),)),
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),

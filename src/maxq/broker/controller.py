@@ -548,6 +548,7 @@ class BrokerController:
 
     def _connect_replication(self) -> None:
         self.acknowledgement.set_replicas(self.ha_service)
+        self.popping.buffer.journal.known_to_slaves = self.ha_service.known_to_slaves
         self.ha_service.set_joined_listener(self._master_joined)
         self.ha_service.set_service_failed(self.service_failed)
         self.ha_service.set_offer_listener(self.log_care.offered)

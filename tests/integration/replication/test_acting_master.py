@@ -360,6 +360,12 @@ async def _come_back(group: Group) -> RunningBroker:
     return master
 
 
+def _is_copied(group: Group) -> bool:
+    """Whether the slaves have the master's log."""
+    master, *slaves = (group.brokers[key].controller.store for key in ("master", "one", "two"))
+    return all(slave.max_physical_offset == master.max_physical_offset for slave in slaves)
+
+
 async def _cut_off(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slaves copy no more of the master's log."""
     for slave in (group.brokers["one"], group.brokers["two"]):
@@ -547,9 +553,7 @@ async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at
     make_group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stand-in may have been told acks. A pop that waited is given nothing, either."""
-    group = await make_group(
-        brokerHeartbeatInterval="600000", brokerNotActiveTimeoutMillis="120000", totalReplicas="1"
-    )
+    group = await make_group(brokerHeartbeatInterval="600000", brokerNotActiveTimeoutMillis="120000", totalReplicas="1")
     master = group.brokers["master"]
     assert len(await popped(master, max_msg_nums=2, invisible_time=300)) == 2
     service, acting = master.controller.popping.service, master.controller.failover.acting
@@ -604,6 +608,40 @@ async def test_what_is_acknowledged_at_the_slave_does_not_come_though_its_master
 
     await until(comes_again)
     assert not set(bodies(given)) & set(came)
+
+
+async def test_what_no_slave_knows_is_not_handed_over_so_that_the_acks_of_whoever_gets_it_there_count(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master gave messages while its slaves copied nothing, and one of them gave them to somebody else."""
+    group = await make_group(
+        timerWheelEnable="true", timerPrecisionMs="100", reviveInterval="100",
+        popCkStayBufferTime="200", popCkStayBufferTimeOut="100",
+    )  # fmt: skip
+    master = group.brokers["master"]
+    known = await popped(master, max_msg_nums=1, invisible_time=60_000)
+    await until(lambda: len(master.controller.popping.buffer) == 0)  # what the slaves know is handed over
+    await until(lambda: _is_copied(group))
+    with monkeypatch.context() as cut:
+        await _cut_off(group, cut)
+        given = await popped(master, max_msg_nums=2, invisible_time=6_000)
+        (not_acknowledged,) = await popped(master, max_msg_nums=1, invisible_time=6_000)
+        await group.stop("master")
+    one = group.brokers["one"]
+    await until(lambda: one.controller.failover.acting.is_acting_master)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    there = await popped(one, max_msg_nums=3, invisible_time=7_000)
+    assert bodies(there) == bodies([*given, not_acknowledged])
+    master = await _come_back(group)
+    assert (await batch_ack(master, there[:2])).code == ResponseCode.SUCCESS
+    came: list[bytes] = []
+
+    async def comes_again() -> bool:
+        came.extend(bodies(await pop_all(master)))
+        return not_acknowledged.body in came
+
+    await until(comes_again)
+    assert not set(bodies([*known, *given])) & set(came)
 
 
 async def test_acks_that_the_slave_delivers_meet_the_check_point_that_its_master_delivered(make_group: Make) -> None:

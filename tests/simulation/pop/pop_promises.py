@@ -8,6 +8,10 @@ In order: while somebody holds a message of a queue and has not acknowledged it,
 anybody; what is given begins with the first message that nobody has acknowledged, and all behind it comes again with
 it; and nothing is given again that was acknowledged in time, with all that stands before it.
 
+A topic that is deleted takes its messages along: none of them is given any more, and what is done with their receipts
+does nothing to those of a topic that is made again. A group that is reset, or deleted with its offsets, gets again all
+that was sent before.
+
 Of an ack or a change whose answer was not heard, or came too late, either may have happened. After such a change of a
 message that is popped in any order, two members may have receipts for it, so nothing more is asked of it than that it
 comes.
@@ -53,16 +57,49 @@ class PopPromises:
         self.unsure: set[str] = set()
         self._twofold: Counter[str] = Counter()  # changes that are under way, or of which nobody knows
         self._holds: dict[str | int, list[Hold]] = {}
+        self._popped_ms: dict[str, int] = {}  # the last pop time of each message
+        self._again_from: dict[str, int] = {}  # messages that must come again, with a pop time from this one on
+        self._again_up_to = 0  # messages that may come again, by number
+        self._gone_up_to = 0  # those of a deleted topic, or of which somebody may have the only receipt for ever
+        self._deleted_ms = 0  # when the last deletion was answered
 
     @property
     def open(self) -> set[str]:
         """What must come, or come again."""
-        return {body for body in self.sent if body not in self.given or body not in self.unsure}
+        again = self.sent & self._again_from.keys()
+        return again | {body for body in self.sent if body not in self.given or body not in self.unsure}
+
+    def must_come_again(self, bodies: set[str], now_ms: int) -> None:
+        """The broker, which was asked at that time, has said that the group begins before them. Those that were popped
+        since then, before the answer was heard, have come."""
+        waited = (body for body in bodies if self._popped_ms.get(body, 0) < now_ms)
+        self._again_from |= dict.fromkeys(waited, now_ms)
+
+    def may_come_again(self, up_to: int) -> None:
+        """Messages up to this number."""
+        self._again_up_to = up_to
+
+    def need_not_come(self, up_to: int) -> None:
+        """Messages up to this number."""
+        self.sent = {body for body in self.sent if number_of(body) > up_to}
+
+    def deleted(self, up_to: int, now_ms: int) -> None:
+        """The topic, with the messages up to this number; it may have been made again."""
+        self.need_not_come(up_to)
+        self._gone_up_to, self._deleted_ms = up_to, now_ms
+
+    def is_gone(self, hold: Hold) -> bool:
+        """Of a deleted topic."""
+        return number_of(hold.body) <= self._gone_up_to
 
     def comes(self, holds: list[Hold]) -> None:
         """The answer to one pop. AssertionError if this may not be given now."""
         self.given.update(hold.body for hold in holds)
         for hold in holds:
+            self._popped_ms[hold.body] = max(hold.start_ms, self._popped_ms.get(hold.body, 0))
+            if hold.start_ms >= self._again_from.get(hold.body, hold.start_ms):
+                self._again_from.pop(hold.body, None)
+            assert not self.is_gone(hold) or hold.start_ms <= self._deleted_ms, f"of a topic that was deleted: {hold}"
             self._check(hold)
         for hold in holds:
             self._holds.setdefault(self._what(hold), []).append(hold)
@@ -72,7 +109,7 @@ class PopPromises:
         return hold.body
 
     def _check(self, hold: Hold) -> None:
-        if self._twofold[hold.body]:
+        if self._twofold[hold.body] or number_of(hold.body) <= self._again_up_to:
             return
         done_ms = self.done.get(hold.body)
         assert done_ms is None or hold.start_ms < done_ms, f"acknowledged at {done_ms}, and given again: {hold}"
@@ -108,6 +145,11 @@ class PopPromises:
         return True
 
 
+def number_of(body: str) -> int:
+    """Bodies are m1, m2, …"""
+    return int(body[1:])
+
+
 class OrderedPopPromises(PopPromises):
     """The same in order. Of a queue all messages are the topic's, so their offsets have no gaps."""
 
@@ -117,7 +159,15 @@ class OrderedPopPromises(PopPromises):
         self._acked: dict[int, set[int]] = {}
         self._done_ms: dict[int, list[int]] = {}  # of the first messages of a queue, all of which are acknowledged
 
+    def deleted(self, up_to: int, now_ms: int) -> None:
+        super().deleted(up_to, now_ms)
+        for table in (self._asked, self._acked, self._done_ms, self._holds):
+            table.clear()
+
     def comes(self, holds: list[Hold]) -> None:
+        if any(self.is_gone(hold) for hold in holds):  # answered before the deletion, and heard behind it
+            assert all(hold.start_ms <= self._deleted_ms for hold in holds), f"of a topic that was deleted: {holds}"
+            return
         firsts: dict[int, int] = {}
         for hold in holds:
             firsts[hold.queue] = min(hold.offset, firsts.get(hold.queue, hold.offset))
@@ -139,12 +189,14 @@ class OrderedPopPromises(PopPromises):
 
     def asks_ack(self, hold: Hold, now_ms: int) -> None:
         super().asks_ack(hold, now_ms)
+        if self.is_gone(hold):
+            return
         self._asked.setdefault(hold.queue, set()).add(hold.offset)
         hold.until_ms = min(hold.until_ms, now_ms)
 
     def acked(self, hold: Hold, now_ms: int) -> None:
         super().acked(hold, now_ms)
-        if now_ms < hold.ends_ms:
+        if now_ms < hold.ends_ms and not self.is_gone(hold):
             acked, done = self._acked.setdefault(hold.queue, set()), self._done_ms.setdefault(hold.queue, [])
             acked.add(hold.offset)
             while len(done) in acked:

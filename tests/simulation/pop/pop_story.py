@@ -5,6 +5,10 @@ disks that fail (broker_pair.py). pop_promises.py says what may not happen.
 The brokers are a master and its slave, or one alone. Their check points stay in memory for long, or go to the revive
 topic and through the timer; the files of the log are small, so that everything is written across their ends.
 
+In some stories invisible times are nothing, negative or for ever; a second group pops in any order; a group filters; a
+member pulls and commits beside those that pop; an administrator resets groups, deletes them with their offsets, or
+deletes the topic, which is made again by the next message; the slave stands in for a master that is away.
+
 At the end, when nothing goes wrong any more, all that was sent has come, and nothing that was acknowledged comes again.
 """
 
@@ -19,13 +23,15 @@ from maxq.errors import MaxQError
 from maxq.protocol.body.pop import BatchAck, encode_batch_acks
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import (
+    PULL_FLAG_SUBSCRIPTION,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
     PopMessageRequestHeader,
+    PullMessageRequestHeader,
 )
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message import MessageExt, decode_records
 from maxq.protocol.message.pop_extra_info import parse_extra_info, real_topic
 from maxq.remoting.client import RemotingClient
 from maxq.testing.sim_machine import SimMachine
@@ -33,7 +39,7 @@ from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.dledger.dledger_servers import small_wheel
-from tests.simulation.pop.pop_promises import Hold, OrderedPopPromises, PopPromises
+from tests.simulation.pop.pop_promises import Hold, OrderedPopPromises, PopPromises, number_of
 from tests.simulation.servers.broker_pair import BROKER_NAME, BrokerPair
 
 CLIENT: Final = "10.0.1.1"
@@ -43,6 +49,10 @@ QUEUES: Final = 2
 MEMBERS: Final = 3
 TIMEOUT_MS: Final = 4_000
 INVISIBLE_MS: Final = (500, 2_000, 8_000, 30_000)
+NO_TIME_MS: Final = (0, -1, -60_000, 1)
+FOR_EVER_MS: Final = (1 << 40, (1 << 62) - 1, (1 << 63) - 1)
+TAGS: Final = ("a", "b", "c")
+OTHERS: Final = "Others"
 PATIENCE_S: Final = 1_200.0
 REST_S: Final = 150.0
 
@@ -61,7 +71,7 @@ class PopStory:
         self.history: list[str] = []
         rng = self._rng = SimRng(seed).fork("pop")
         self._in_order = rng.chance(0.25)
-        self._promises = OrderedPopPromises() if self._in_order else PopPromises()
+        self._promises = {GROUP: OrderedPopPromises() if self._in_order else PopPromises()}
         self._alone = rng.chance(0.4)
         self._settings = {
             "flushDiskType": rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
@@ -76,6 +86,27 @@ class PopStory:
             "flushDelayOffsetInterval": "1000", "flushConsumerOffsetInterval": rng.choice(("700", "5000")),
             **({"brokerRole": "ASYNC_MASTER"} if self._alone else {}),
         }  # fmt: skip
+        wild = rng.fork("wild")
+        if wild.chance(0.3):
+            self._promises[OTHERS] = PopPromises()
+        times = wild.choice(((), (), NO_TIME_MS, FOR_EVER_MS, NO_TIME_MS + FOR_EVER_MS))
+        if self._in_order:
+            # A receipt for ever that a member did not hear of would hold the queue for ever; and receipts of two pops
+            # of the same millisecond, which only one without any time allows, are the same to a broker.
+            times = tuple(ms for ms in times if ms > 0 and ms not in FOR_EVER_MS)
+        self._times = (*INVISIBLE_MS, *times)
+        self._filters = dict.fromkeys(self._promises, "*")
+        if wild.chance(0.2) and not self._in_order:
+            self._filters[GROUP] = wild.choice(("a", "b || c"))
+        self._pulls = wild.chance(0.15) and not self._in_order
+        self._acts = wild.chance(0.25) and not self._alone
+        self._pulls = self._pulls and not self._acts
+        kinds: tuple[str, ...] = ("delete topic", "stop timer")
+        if not self._in_order and not self._pulls:
+            kinds = ("reset", "delete group", *kinds)
+        self._orders = () if self._acts else wild.choice(((), kinds, (wild.choice(kinds),)))
+        self._sending = asyncio.Lock()
+        self._queue_of: dict[str, int] = {}
         self._pair: BrokerPair
         self._machine: SimMachine
         self._calm = False  # nothing goes wrong any more; nobody leaves anything lying
@@ -91,6 +122,9 @@ class PopStory:
         world.network.default_link = LinkSettings(delay_ms=(0.1, 5), chunk_bytes=(1, 4000), whole=0.5, loss=0.002)
         self.history.append(f"{'in order' if self._in_order else 'in any order'}, alone: {self._alone}")
         self.history.append(f"{self._settings}")
+        self.history.append(
+            f"times {self._times}, filters {self._filters}, {self._orders}, pulls: {self._pulls}, acts: {self._acts}"
+        )
         self._pair = BrokerPair(
             world,
             rng,
@@ -99,35 +133,46 @@ class PopStory:
             self._settings,
             alone=self._alone,
             fails=self.FAILS,
+            acts=self._acts,
             tables=("consumerOrderInfo.json",) if self._in_order else ("consumerOffset.json", "delayOffset.json"),
         )
         await self._pair.start()
         self._machine = SimMachine(world.loop, CLIENT, rng.fork("client"))
         self._machine.boot()
         sending = self._machine.spawn(self._send(rng.fork("sender")))
-        members = [self._machine.spawn(self._live(rng.fork(f"member {n}"))) for n in range(MEMBERS)]
+        members = [
+            self._machine.spawn(self._live(rng.fork(f"member {n}" if group == GROUP else f"{group} {n}"), group))
+            for group in self._promises
+            for n in range(MEMBERS)
+        ]
+        if self._pulls:
+            members.append(self._machine.spawn(self._pull(rng.fork("puller"))))
+        admin = self._machine.spawn(self._administer(rng.fork("administrator")))
         async with asyncio.timeout(PATIENCE_S):
             for _ in range(rng.between(1, 4)):
                 await asyncio.sleep(rng.choice((0.3, 2.0, 6.0)) * rng.uniform(0.3, 1.5))
                 await self._pair.trouble()
                 self._raise_what_failed(members)
             await asyncio.sleep(rng.uniform(0, 2))
-            sending.cancel()
             self._calm = True
+            await admin
+            sending.cancel()
             end = world.loop.time() + REST_S
-            while self._promises.open and world.loop.time() < end:
+            while any(of_group.open for of_group in self._promises.values()) and world.loop.time() < end:
                 await asyncio.sleep(1)
                 self._raise_what_failed(members)
-            lost = sorted(self._promises.open)
-            assert not lost, f"{len(lost)} of {len(self._promises.sent)} messages do not come: {lost[:5]}"
+            for group, of_group in self._promises.items():
+                lost = sorted(of_group.open)
+                assert not lost, f"{len(lost)} of {len(of_group.sent)} messages do not come to {group}: {lost[:5]}"
             await asyncio.sleep(INVISIBLE_MS[-1] / 1000 + 5)
         self._raise_what_failed(members)
         for member in members:
             member.cancel()
         await asyncio.sleep(0.1)
-        self.marks["messages"] += len(self._promises.sent)
-        self.marks["acknowledged in time"] += len(self._promises.done)
-        self.marks["given again"] += self._promises.given.total() - len(self._promises.given)
+        for of_group in self._promises.values():
+            self.marks["messages"] += len(of_group.sent)
+            self.marks["acknowledged in time"] += len(of_group.done)
+            self.marks["given again"] += of_group.given.total() - len(of_group.given)
         await self._pair.stop()
 
     @staticmethod
@@ -142,40 +187,126 @@ class PopStory:
         """No message is sent twice: what comes again was given again."""
         client = self._client()
         while True:
-            self._number += 1
-            body = f"m{self._number}"
-            header = SendMessageRequestHeader("PG", TOPIC, "TBW102", QUEUES, rng.below(QUEUES), 0, 1, 0, "")
-            padding = " " * rng.choice((0, 50, 1_000))
-            answer = await self._ask(client, RequestCode.SEND_MESSAGE_V2, header.encode_v2(), (body + padding).encode())
-            if answer is not None and answer.code == ResponseCode.SUCCESS:
-                self._promises.sent.add(body)
+            async with self._sending:
+                self._number += 1
+                body, tag = f"m{self._number}", TAGS[self._number % len(TAGS)]
+                properties = f"TAGS\x01{tag}\x02"
+                queue_id = self._queue_of[body] = rng.below(QUEUES)
+                header = SendMessageRequestHeader("PG", TOPIC, "TBW102", QUEUES, queue_id, 0, 1, 0, properties)
+                text = (body + " " * rng.choice((0, 50, 1_000))).encode()
+                answer = await self._ask(client, RequestCode.SEND_MESSAGE_V2, header.encode_v2(), text)
+                if answer is not None and answer.code == ResponseCode.SUCCESS:
+                    for group, of_group in self._promises.items():
+                        if self._wants(group, body):
+                            of_group.sent.add(body)
             await asyncio.sleep(rng.choice((0.01, 0.1, 0.5)) * rng.uniform(0, 1.5))
 
-    # -- members of the group --
+    def _wants(self, group: str, body: str) -> bool:
+        return self._filters[group] == "*" or TAGS[number_of(body) % len(TAGS)] in self._filters[group].split(" || ")
 
-    async def _live(self, rng: SimRng) -> None:
+    # -- the administrator --
+
+    async def _administer(self, rng: SimRng) -> None:
+        """Until nothing more is to go wrong. An order is given again until the broker says that it is done."""
+        client = self._client()
+        while self._orders and not self._calm:
+            await asyncio.sleep(rng.choice((0.5, 2.0, 6.0)) * rng.uniform(0.3, 1.5))
+            order, group = rng.choice(self._orders), rng.choice([*self._promises])
+            if order == "delete topic":
+                async with self._sending:
+                    await self._order(client, order, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+                    for of_group in self._promises.values():
+                        of_group.deleted(self._number, self._now())
+                continue
+            if order == "stop timer":
+                for stops in ("true", "false"):
+                    text = f"timerStopEnqueue={stops}".encode()
+                    await self._order(client, order, RequestCode.UPDATE_BROKER_CONFIG, {}, text)
+                    await asyncio.sleep(rng.choice((0.5, 6.0, 12.0)))
+                continue
+            of_group = self._promises[group]
+            of_group.may_come_again(1 << 62)  # what is sent before the answer comes
+            before, queues = set(of_group.sent), range(QUEUES)
+            if order == "reset":
+                queue_id = rng.below(QUEUES)
+                queues = range(queue_id, queue_id + 1)
+                ext = {"topic": TOPIC, "group": group, "timestamp": "-1", "isForce": "true",
+                       "queueId": str(queue_id), "offset": "0"}  # fmt: skip
+                asked_ms = await self._order(client, order, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+            else:
+                ext = {"groupName": group, "cleanOffset": "true"}
+                asked_ms = await self._order(client, order, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext)
+            of_group.may_come_again(self._number)
+            of_group.must_come_again({body for body in before if self._queue_of[body] in queues}, asked_ms)
+
+    async def _order(
+        self, client: RemotingClient, what: str, code: RequestCode, ext: dict[str, str], body: bytes = b""
+    ) -> int:
+        """Returns when the broker was asked that has said that it is done."""
+        for _ in range(200):
+            asked_ms = self._now()
+            answer = await self._ask(client, code, ext, body)
+            if answer is not None and answer.code in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
+                self.marks[what] += 1
+                at_s = asyncio.get_running_loop().time() - 1000
+                self.history.append(f"{at_s:9.3f} {what} {ext}{body.decode()}, up to m{self._number}")
+                return asked_ms
+            await asyncio.sleep(0.3)
+        raise AssertionError(f"{what} is not done: {answer}")
+
+    # -- members of the groups --
+
+    async def _pull(self, rng: SimRng) -> None:
+        """A member that pulls and commits; what it got needs not come."""
+        client, of_group = self._client(), self._promises[GROUP]
+        while True:
+            await asyncio.sleep(rng.choice((0.3, 2.0)))
+            queue = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(rng.below(QUEUES))}
+            told = await self._ask(client, RequestCode.QUERY_CONSUMER_OFFSET, queue)
+            if told is None or told.code != ResponseCode.SUCCESS:
+                continue
+            header = PullMessageRequestHeader(
+                GROUP, TOPIC, int(queue["queueId"]), int(told.ext["offset"]), 4, PULL_FLAG_SUBSCRIPTION, 0, 0, 0,
+                subscription=self._filters[GROUP], expression_type="TAG",
+            )  # fmt: skip
+            found = await self._ask(client, RequestCode.PULL_MESSAGE, header.encode())
+            if found is None or found.code != ResponseCode.SUCCESS:
+                continue
+            bodies = [message.body.decode().rstrip() for message in decode_records(found.body_bytes)]
+            of_group.given.update(bodies)
+            of_group.unsure.update(bodies)
+            self.marks["pulled"] += len(bodies)
+            commit = {**queue, "commitOffset": found.ext["nextBeginOffset"]}
+            await self._ask(client, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+
+    async def _live(self, rng: SimRng, group: str) -> None:
         client = self._client()
         while True:
-            holds = await self._pop(client, rng)
+            holds = await self._pop(client, rng, group)
             if holds:
-                await self._use(client, holds, rng)
+                await self._use(client, holds, rng, group)
             await asyncio.sleep(rng.choice((0.0, 0.05, 0.4)))
 
-    async def _pop(self, client: RemotingClient, rng: SimRng) -> list[Hold]:
-        invisible_ms = 8_000 if self._calm else rng.choice(INVISIBLE_MS)
+    async def _pop(self, client: RemotingClient, rng: SimRng, group: str) -> list[Hold]:
+        invisible_ms = 8_000 if self._calm else rng.choice(self._times)
+        order = self._in_order and group == GROUP
         queue_id = rng.choice((-1, -1, *range(QUEUES)))
         poll_ms = rng.choice((0, 300, 1_500))
         header = PopMessageRequestHeader(
-            GROUP, TOPIC, queue_id, rng.choice((1, 4, 32)), invisible_ms, poll_ms, self._now(), 0, "TAG", "*",
-            self._in_order,
+            group, TOPIC, queue_id, rng.choice((1, 4, 32)), invisible_ms, poll_ms, self._now(), 0, "TAG",
+            self._filters[group], order,
         )  # fmt: skip
         answer = await self._ask(client, RequestCode.POP_MESSAGE, header.encode(), timeout_ms=poll_ms + TIMEOUT_MS)
-        result = None if answer is None else decode_pop_answer(answer, TOPIC, BROKER_NAME, order=self._in_order)
+        result = None if answer is None else decode_pop_answer(answer, TOPIC, BROKER_NAME, order=order)
         if result is None:
+            if invisible_ms > INVISIBLE_MS[-1]:  # nobody has the receipts
+                self._promises[group].need_not_come(self._number)
             await asyncio.sleep(0.2)
             return []
         holds = [self._hold(message) for message in result.messages]
-        self._promises.comes(holds)
+        for hold in holds:
+            assert self._wants(group, hold.body), f"{self._filters[group]} does not select {hold}"
+        self._promises[group].comes(holds)
         self.marks["popped"] += len(holds)
         return holds
 
@@ -189,48 +320,53 @@ class PopStory:
             ends_ms, ends_ms,
         )  # fmt: skip
 
-    async def _use(self, client: RemotingClient, holds: list[Hold], rng: SimRng) -> None:
+    async def _use(self, client: RemotingClient, holds: list[Hold], rng: SimRng, group: str) -> None:
+        endless = holds[0].ends_ms > self._now() + INVISIBLE_MS[-1]
         if not self._calm:
-            if rng.chance(0.1):
+            if rng.chance(0.1) and not endless:
                 return  # this member has died
             await asyncio.sleep(rng.choice((0.0, 0.0, 0.3, 3.0)))
         if not self._calm and rng.chance(0.15):
             at = rng.below(len(holds))
-            changed = await self._change(client, holds[at], rng)
+            changed = await self._change(client, holds[at], rng, group)
             holds = [*holds[:at], *([] if changed is None else [changed]), *holds[at + 1 :]]
         if not self._calm:
-            holds = [hold for hold in holds if rng.chance(0.92)]
-        if rng.chance(0.5) and not self._in_order and holds:
-            await self._ack(client, holds, rng)
+            holds = [hold for hold in holds if rng.chance(0.92) or hold.ends_ms > self._now() + INVISIBLE_MS[-1]]
+        if rng.chance(0.5) and not isinstance(self._promises[group], OrderedPopPromises) and holds:
+            await self._ack(client, holds, rng, group)
             return
         for hold in holds:
-            await self._ack(client, [hold], rng)
+            await self._ack(client, [hold], rng, group)
 
-    async def _ack(self, client: RemotingClient, holds: list[Hold], rng: SimRng) -> None:
-        """Messages of one pop. What is refused, or not answered, may be asked for again."""
+    async def _ack(self, client: RemotingClient, holds: list[Hold], rng: SimRng, group: str) -> None:
+        """Messages of one pop. What is refused, or not answered, may be asked for again; a message that does not come
+        by itself is asked for until the broker says so."""
         for hold in holds:
-            self._promises.asks_ack(hold, self._now())
-        for _ in range(rng.choice((1, 2, 3))):
+            self._promises[group].asks_ack(hold, self._now())
+        endless = max(hold.ends_ms for hold in holds) > self._now() + INVISIBLE_MS[-1]
+        for _ in range(200 if endless else rng.choice((1, 2, 3))):
             if len(holds) == 1 and rng.chance(0.7):
-                answer = await self._ask(client, RequestCode.ACK_MESSAGE, _ack_of(holds[0]).encode())
+                answer = await self._ask(client, RequestCode.ACK_MESSAGE, _ack_of(holds[0], group).encode())
             else:
-                body = encode_batch_acks(BROKER_NAME, _batches(holds))
+                body = encode_batch_acks(BROKER_NAME, _batches(holds, group))
                 answer = await self._ask(client, RequestCode.BATCH_ACK_MESSAGE, {}, body)
             if answer is not None and answer.code == ResponseCode.SUCCESS:
                 for hold in holds:
-                    self._promises.acked(hold, self._now())
+                    self._promises[group].acked(hold, self._now())
                 return
             await asyncio.sleep(0.3)
 
-    async def _change(self, client: RemotingClient, hold: Hold, rng: SimRng) -> Hold | None:
+    async def _change(self, client: RemotingClient, hold: Hold, rng: SimRng, group: str) -> Hold | None:
         """The message as it is held now; None: nobody knows whether it is."""
-        invisible_ms = rng.choice((0, 300, 6_000))
+        invisible_ms = rng.choice((0, 300, 6_000, *self._times[len(INVISIBLE_MS) :]))
         header = ChangeInvisibleTimeRequestHeader(
-            GROUP, _topic_of(hold), hold.queue, hold.handle, hold.offset, invisible_ms, suspend=rng.chance(0.3)
+            group, _topic_of(hold, group), hold.queue, hold.handle, hold.offset, invisible_ms, suspend=rng.chance(0.3)
         )
-        self._promises.asks_change(hold, self._now(), invisible_ms)
+        self._promises[group].asks_change(hold, self._now(), invisible_ms)
         answer = await self._ask(client, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.encode())
         if answer is None or answer.code != ResponseCode.SUCCESS:
+            if max(invisible_ms, hold.ends_ms - hold.start_ms) > INVISIBLE_MS[-1]:
+                self._promises[group].sent.discard(hold.body)
             return None
         told = ChangeInvisibleTimeResponseHeader.decode(answer.ext)
         handle = parse_extra_info(hold.handle)._replace(
@@ -240,7 +376,11 @@ class PopStory:
         ends_ms = told.pop_time + told.invisible_time
         changed = Hold(hold.body, hold.queue, hold.offset, str(handle), told.pop_time, ends_ms, ends_ms)
         self.marks["changes of invisible time"] += 1
-        return changed if self._promises.changed(hold, changed, self._now()) else None
+        if self._promises[group].changed(hold, changed, self._now()):
+            return changed
+        if invisible_ms > INVISIBLE_MS[-1]:
+            self._promises[group].sent.discard(hold.body)
+        return None
 
     # -- requests --
 
@@ -272,21 +412,21 @@ class FaultyPopStory(PopStory):
     FAILS = True
 
 
-def _topic_of(hold: Hold) -> str:
-    return real_topic(TOPIC, GROUP, parse_extra_info(hold.handle).retry)
+def _topic_of(hold: Hold, group: str) -> str:
+    return real_topic(TOPIC, group, parse_extra_info(hold.handle).retry)
 
 
-def _ack_of(hold: Hold) -> AckMessageRequestHeader:
-    return AckMessageRequestHeader(GROUP, _topic_of(hold), hold.queue, hold.handle, hold.offset)
+def _ack_of(hold: Hold, group: str) -> AckMessageRequestHeader:
+    return AckMessageRequestHeader(group, _topic_of(hold, group), hold.queue, hold.handle, hold.offset)
 
 
-def _batches(holds: list[Hold]) -> list[BatchAck]:
+def _batches(holds: list[Hold], group: str) -> list[BatchAck]:
     batches: dict[tuple[str, int, int, int], BatchAck] = {}
     for hold in holds:
         handle = parse_extra_info(hold.handle)
         key = (handle.retry, hold.queue, handle.start_offset, handle.pop_time)
         batch = batches.setdefault(key, BatchAck(
-            TOPIC, GROUP, handle.retry, handle.start_offset, hold.queue, handle.revive_qid, handle.pop_time,
+            TOPIC, group, handle.retry, handle.start_offset, hold.queue, handle.revive_qid, handle.pop_time,
             handle.invisible_time, [],
         ))  # fmt: skip
         batch.bits.append(hold.offset - handle.start_offset)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
-from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.pop_journal import NO_SLAVE, PopJournal
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Disk
@@ -44,7 +44,11 @@ class _Journal:
 
     def __init__(self, records: list[dict[str, list[Any]]], *, may_write: bool = True) -> None:
         self.records = records
+        self.known_end = NO_SLAVE  # what the slave has; it has all, unless it is away
         self._may_write = may_write
+
+    def copied_end(self) -> int:
+        return self.known_end
 
     @property
     def end(self) -> int:
@@ -95,7 +99,6 @@ class TwinStory:
         self.marks: Counter[str] = Counter()
         self.history: list[str] = []
         self._rng = SimRng(seed).fork("twins")
-        self._ends_in_order = seed % 5 == 2  # the master, where its slave acts
         self._clock = SimClock()
         self._orders = cast(OrderService, _NoOrders())
         self._deletions = Deletions(cast(Disk, None), PurePath("/store"))  # there was none
@@ -217,16 +220,23 @@ class TwinStory:
         for offset in offsets:
             assert offset not in self._acked, f"message {offset} comes again after {self._acked[offset]}"
 
+    def _hand_over(self, *, before_ms: int) -> None:
+        """What the master may hand over of the check points that were popped before that time."""
+        lives = self._master.take_old(before_ms, len(self._master))
+        for live in lives:
+            due_ms = self._clock.monotonic_ms() + live.point.revive_time - self._clock.wall_ms()
+            self._revive_topic[live.point.key] = set(live.point.open_offsets()), due_ms
+        gone = [one for one in self._receipts if one.is_old and self._master.holder(one.point.key, one.offset) in lives]
+        self._receipts = [one for one in self._receipts if one not in gone]  # they name nothing in the revive topic
+        self._master.handed_over(lives)
+        if lives:
+            self._tell(f"handed over: those popped at {[live.point.pop_time for live in lives]}")
+
     def _start_again(self, *, in_order: bool) -> None:
         """The journal is read from the first record that is needed. An end in order hands over what may be."""
         self._tell("an end in order" if in_order else "a kill")
         if in_order:
-            alone = [live for live in self._master.take_old(1 << 62, 0) if not live.has_twins]
-            for live in alone:
-                due_ms = self._clock.monotonic_ms() + live.point.revive_time - self._clock.wall_ms()
-                self._revive_topic[live.point.key] = set(live.point.open_offsets()), due_ms
-            self._master.finish(alone)
-            self._receipts = [one for one in self._receipts if not one.is_old]  # they name nothing in the revive topic
+            self._hand_over(before_ms=1 << 62)
         needed = self._master.oldest_needed()
         offsets = _Offsets(self._master._offsets.query_offset("G", "T", 0))
         self._master = self._buffer(_Journal(self._records), offsets)
@@ -237,7 +247,7 @@ class TwinStory:
             buffer.replay(at, self._records[at])
 
     def _master_dies_and_comes_back(self) -> None:
-        """Of its last pops its slave does not learn; of one that ends in order, of what it hands over."""
+        """Of its last pops its slave does not learn, nor of what it hands over then."""
         for _ in range(self._rng.between(0, 2)):
             self._pop(self._master, "master")
         needed, known = self._master.oldest_needed(), len(self._records)
@@ -245,15 +255,19 @@ class TwinStory:
         slave = self._buffer(_Journal(self._records[:known], may_write=False), offsets)
         self._replay(slave, needed if needed >= 0 else known, known)
         slave.keep_ended(known)
-        for _ in range(0 if self._ends_in_order else self._rng.between(0, 2)):
+        journal = cast(_Journal, self._master.journal)
+        journal.known_end = known
+        for _ in range(self._rng.between(0, 2)):
             self._pop(self._master, "master, alone")
+        if self._rng.chance(0.3):
+            self._hand_over(before_ms=self._clock.wall_ms() - self._rng.choice((0, _STEP_MS, 2 * _STEP_MS)))
         for _ in range(self._rng.between(0, 3)):
             self._pop(slave, "slave")
             if self._rng.chance(0.5):
                 self._ack(slave, "slave")
             if self._rng.chance(0.3):
                 self._change_time(slave, "slave")
-        self._start_again(in_order=self._ends_in_order)
+        self._start_again(in_order=self._rng.chance(0.4))
         body = hand_back.encode(known, slave, self._orders, 0)
         late = hand_back.take_in(body, len(self._records), self._master, self._orders, self._deletions)
         for one in late:

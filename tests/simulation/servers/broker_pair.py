@@ -5,8 +5,9 @@ A broker is killed, or its machine loses its power, within one of its next disk 
 moment that a client hears an answer of it; or a disk fails for a while, any call of any kind of file (disk_faults.py),
 and a broker that says it has failed is ended; or the disk refuses a single write of one of the master's tables. It
 comes back on the same machine, perhaps on a disk that still fails, or after a loss of power; or the slave takes its
-place, and the old master becomes its slave, with an empty disk. One thing goes wrong at a time, and only while both
-have the same: of two that fail together nothing is promised.
+place, and the old master becomes its slave, with an empty disk; or the slave stands in for it until it is back
+(`acts`). One thing goes wrong at a time, and only while both have the same: of two that fail together nothing is
+promised.
 
 Some disks take tenths of a second for a sync, and some links between the two brokers take as long. An answer that comes
 before the disk or the slave has what it promises is then heard before they have it.
@@ -39,6 +40,7 @@ HASH_SLOTS, INDEX_ENTRIES = 100, 400
 _DEADLINE_S: Final = 20.0
 _SHUTDOWN_S: Final = 60.0
 _NOTICED_S: Final = 1.0
+_READY_S: Final = 60.0
 _TABLES: Final = ("consumerOffset.json", "delayOffset.json")
 
 
@@ -113,6 +115,20 @@ class Member:
         self.machine.kill()
 
 
+class ActingNameServer(NameServer):
+    """Of brokers whose slave acts."""
+
+    def namesrv_properties(self) -> dict[str, str]:
+        return {"supportActingMaster": "true", "scanNotActiveBrokerInterval": "500"}
+
+
+#: Of brokers of which the slave acts for a master that is away, beside what all have.
+ACTING: Final = {
+    "enableSlaveActingMaster": "true", "totalReplicas": "2", "brokerHeartbeatInterval": "500",
+    "syncBrokerMemberGroupPeriod": "500", "brokerNotActiveTimeoutMillis": "3000",
+}  # fmt: skip
+
+
 class BrokerPair:
     """Attributes:
     members: the first was the first master; one only, if it is alone.
@@ -120,7 +136,7 @@ class BrokerPair:
 
     def __init__(
         self, world: SimWorld, rng: SimRng, marks: Counter[str], history: list[str], settings: Mapping[str, str],
-        *, alone: bool = False, fails: bool = False, tables: Sequence[str] = _TABLES,
+        *, alone: bool = False, fails: bool = False, acts: bool = False, tables: Sequence[str] = _TABLES,
     ) -> None:  # fmt: skip
         """
         Args:
@@ -128,6 +144,7 @@ class BrokerPair:
             settings: of both brokers, beside those that all have.
             alone: there is no slave; the settings say the role.
             fails: disks fail, too.
+            acts: the slave does not become master; it stands in for the master while that is away.
             tables: names of those of which a single write may be refused then.
         """
         self._world = world
@@ -137,13 +154,16 @@ class BrokerPair:
         self._history = history
         self._is_sync = settings["flushDiskType"] == "SYNC_FLUSH"
         self._fails = fails
+        self._acts = rng.fork("acting") if acts else None
+        self._acting: Member | None = None  # the slave that stands in now
         self._moments = rng.fork("moments")
         self._full = rng.fork("full")
         self._refused = rng.fork("refused")
         self._heard: set[int] = set()  # codes of requests that were answered
         self._awaited = -1  # code of the request after whose answer the master dies
         self._dies_now = asyncio.Event()
-        self._namesrv = NameServer(world, NAMESRV, rng.fork("ns"), -1)
+        self._namesrv = (ActingNameServer if acts else NameServer)(world, NAMESRV, rng.fork("ns"), -1)
+        settings = {**settings, **(ACTING if acts else {})}
         self.members = [
             Member(world, address, rng.fork(address), settings) for address in (ADDRESSES[:1] if alone else ADDRESSES)
         ]
@@ -162,8 +182,8 @@ class BrokerPair:
 
     @property
     def address(self) -> str:
-        """Of whoever is master now."""
-        return f"{self.master.machine.address}:10911"
+        """Of whoever is master now, or acts as it."""
+        return f"{(self._acting or self.master).machine.address}:10911"
 
     def heard(self, code: int) -> None:
         """A client has heard the master say that a request with this code was done."""
@@ -195,6 +215,13 @@ class BrokerPair:
         """One thing goes wrong, from its beginning to its end."""
         await self._be_equal()
         rng = self._rng
+        if self._acts is not None and self._acts.chance(0.3):
+            member = self.master
+            await member.stop()
+            self._marks["the master ended in order"] += 1
+            self._note("an end of the master in order")
+            await self._come_back(member, power=False, change=False)
+            return
         if self._heard and self._moments.chance(0.35):
             await self._dies_after_answer()
             return
@@ -213,7 +240,7 @@ class BrokerPair:
 
     def _may_lose_power(self) -> bool:
         """Alone and with ASYNC_FLUSH nothing is promised then."""
-        return self._is_sync or len(self.members) > 1
+        return self._is_sync or (len(self.members) > 1 and self._acts is None)
 
     async def _dies_in_operation(self, member: Member) -> None:
         machine, is_master = member.machine, member.is_master
@@ -291,6 +318,8 @@ class BrokerPair:
 
     def _may_change(self, member: Member, *, power: bool) -> bool:
         """Shall the slave become master?"""
+        if self._acts is not None:
+            return False
         change = member.is_master and len(self.members) > 1 and self._rng.chance(0.6)
         if power and member.is_master and not self._is_sync:
             return True  # what it had not flushed is gone: nothing is promised of such a master
@@ -348,9 +377,26 @@ class BrokerPair:
             await self._change_master(member)
             return
         is_master = member.is_master
+        if self._acts is not None and is_master and not power and self._acts.chance(0.7):
+            await self._stand_in(member, self._acts)
         await self._start(member, is_master=is_master)
+        if self._acts is not None:
+            self._acting = None
+            await self._until(lambda: _pops(self.master), _READY_S)
+            assert _pops(self.master), "the master is back, and does not pop"
         if power and is_master and len(self.members) > 1:  # its slave may have what it has lost
             await self._start_anew(self._other(member))
+
+    async def _stand_in(self, dead: Member, rng: SimRng) -> None:
+        """The slave serves for a while."""
+        slave = self._other(dead)
+        await self._until(lambda: _pops(slave), _READY_S)
+        assert _pops(slave), "the slave does not act"
+        self._acting = slave
+        self._marks["the slave acted"] += 1
+        self._note("the slave acts")
+        await asyncio.sleep(rng.choice((0.5, 3.0, 12.0)) * rng.uniform(0.5, 1.5))
+        self._note("the master comes back")
 
     async def _until(self, happened: Callable[[], bool], seconds: float) -> None:
         end = self._world.loop.time() + seconds
@@ -382,3 +428,7 @@ class BrokerPair:
 
     def _note(self, text: str) -> None:
         self._history.append(f"{self._world.loop.time() - 1000:9.3f} {text}")
+
+
+def _pops(member: Member) -> bool:
+    return member.running is not None and member.running.popping.service.not_ready() is None

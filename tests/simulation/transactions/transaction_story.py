@@ -3,7 +3,8 @@ starts again, and each transaction ends once, as its producer wants it.
 
 A producer decides when it sends. It commits or rolls back at once, later, or when it is asked; the answer to a check
 may get lost. In some stories there are half messages without room for the number of their checks, so that they cannot
-be written again. The rules:
+be written again; in some it asks once more, or late, also for transactions of processes that died before, whose half
+messages may be gone, and others in their places. The rules:
 
 * nothing is in its topic twice, whatever happened, and nothing that its producer rolls back;
 * what was durable as a half message, and is to be committed, is in its topic at the end: if a loss of power takes a
@@ -12,6 +13,7 @@ be written again. The rules:
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +26,7 @@ from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.config.settings import BrokerSettings
+from maxq.errors import MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from maxq.protocol.message import message_const as const
@@ -225,6 +228,8 @@ class TransactionStory:
         self._answers = self.rng.fork("answers")
         sizes = self.rng.fork("sizes")
         self._sizes = sizes if sizes.chance(0.3) else None
+        late = self.rng.fork("late")
+        self._late = late if late.chance(0.4) else None
 
     @staticmethod
     def _settings(rng: SimRng) -> BrokerSettings:
@@ -346,7 +351,17 @@ class TransactionStory:
                     waiting.append(opened)
             while waiting and rng.chance(0.85):
                 node.end(waiting.pop(rng.below(len(waiting))), plainly=rng.chance(0.5), waits=rng.chance(0.5))
+            if self._late is not None and self._late.chance(0.4) and self.opened:
+                self._end_again(node, self._late)
             await asyncio.sleep(rng.choice((0, 7, 100, 400, 1_000, 4_000)) / 1000)
+
+    def _end_again(self, node: TransactionNode, rng: SimRng) -> None:
+        """Any transaction, whether it has ended or its half message is gone."""
+        opened = rng.choice([*self.opened.values()])
+        if opened.queue_offset >= 0:
+            with contextlib.suppress(MaxQError):
+                node.end(opened, plainly=rng.chance(0.5), waits=rng.chance(0.5))
+            self.marks.add("ended late, or once more")
 
     def _open(self, node: TransactionNode, rng: SimRng) -> Opened | None:
         self._number += 1

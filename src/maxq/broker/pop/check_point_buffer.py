@@ -262,6 +262,11 @@ class CheckPointBuffer:
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
         self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
+    def begins(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Note where a group begins whose offsets were removed, while the journal still tells what it had before."""
+        if self.journal.tells_of(topic, group, queue_id):
+            self.journal.write({"r": [[topic, group, queue_id, offset]]})
+
     def _number(self) -> int:
         self._next_number += 1
         return self._next_number
@@ -411,14 +416,20 @@ class CheckPointBuffer:
         return [live for slot in due for live in self._slots[slot]]
 
     def take_old(self, before_ms: int, most: int) -> list[LiveCheckPoint]:
-        """Return the check points popped before `before_ms`, and the oldest of those beyond `most`. Call `finish` for
-        each."""
+        """Return the check points popped before `before_ms`, and the oldest of those beyond `most`. Call `handed_over`
+        for each that is in the revive topic.
+
+        Of the former only what each slave knows that may act as master: it gives the messages of the others to somebody
+        else, and his acks would not meet a check point that only this broker's log has. None of either has twins, which
+        would be two messages there."""
         surplus = len(self._live) - most
+        known_end = self.journal.copied_end()
         old: list[LiveCheckPoint] = []
-        for live in self._live.values():
-            if live.point.pop_time >= before_ms and len(old) >= surplus:
+        for seen, live in enumerate(self._live.values()):
+            if seen >= surplus and (live.point.pop_time >= before_ms or live.journal_offset >= known_end):
                 break
-            old.append(live)
+            if not live.has_twins:
+                old.append(live)
         return old
 
     def handed_over(self, lives: list[LiveCheckPoint]) -> None:
@@ -533,6 +544,15 @@ class CheckPointBuffer:
         self._ended_here = None
         self._passed_on = []
 
+    def begin_again(self, queues: list[QueueKey]) -> None:
+        """Drop the check points of a deleted group: in these queues it goes on at its committed offsets, or begins anew
+        where it has none. What the journal tells of them does not move it on at the next start."""
+        self.forget(queues)
+        rows = [[topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id)]
+                for topic, group, queue_id in queues]  # fmt: skip
+        if rows:
+            self.journal.write({"r": rows})
+
     def forget(self, queues: Iterator[QueueKey] | list[QueueKey]) -> None:
         """Drop the check points of a deleted topic or group."""
         gone = set(queues)
@@ -583,7 +603,8 @@ class CheckPointBuffer:
                 self._end(live)
         for topic, group, queue_id, reset in entries.get("r", ()):
             self._cursors.pop((topic, group, queue_id), None)
-            self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, reset)
+            if reset != self._offsets.query_offset(group, topic, queue_id):  # -1: the group begins anew
+                self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, reset)
 
     def _replay_ack(self, live: LiveCheckPoint, mask: int) -> None:
         bits = mask & live.full & ~live.point.bit_map

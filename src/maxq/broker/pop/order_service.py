@@ -57,8 +57,14 @@ class OrderService:
 
     def forget(self, topics: Collection[str]) -> None:
         """Drop what was given of deleted topics."""
-        gone = [(topic, group, queue_id) for topic, group, queue_id, _ in self.table.rows() if topic in topics]
-        for queue in gone:
+        self._forget([queue[:3] for queue in self.table.rows() if queue[0] in topics])
+
+    def forget_group(self, group: str) -> None:
+        """Drop what was given to a group that begins anew."""
+        self._forget([queue[:3] for queue in self.table.rows() if queue[1] == group])
+
+    def _forget(self, queues: list[QueueKey]) -> None:
+        for queue in queues:
             self.table.clear_block(*queue)
             self._set_timer(queue, 0)
 

@@ -14,7 +14,7 @@ was killed knows again what was given to whom and what was acknowledged. A recor
         bits]
     h   receipts that the one message of a check point had before its time was changed: [number of the check point,
         startOffset, popTime, brokerName]
-    r   cursors that an administrator set: [topic, group, queue, offset]
+    r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
     u   copies in retry topics of which a start does not know whose they are (unfinished_revives.py): [topic, queue,
         offset]
@@ -31,6 +31,7 @@ order in the revive topic, for those are handed over then; after a crash it begi
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -52,6 +53,9 @@ JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
 
 #: Instead of a physical offset: what was to be noted is not in the log, so nothing may be promised that rests on it.
 NOT_NOTED: Final = -1
+
+#: Instead of a queue offset: no slave of this broker may act as master, and so none has to know the journal.
+NO_SLAVE: Final = 1 << 62
 
 _Kind = type | tuple[type, ...]
 #: The kinds of a row's values.
@@ -75,7 +79,12 @@ _MOST_LATE: Final = 100_000
 
 
 class PopJournal:
-    """Writes and reads the journal of pops. Nothing is written while this broker or its store may not write."""
+    """Writes and reads the journal of pops. Nothing is written while this broker or its store may not write.
+
+    Attributes:
+        known_to_slaves: tells the physical offset below which each slave that may act as master has the log; None: no
+            slave may.
+    """
 
     def __init__(
         self, store: MessageStore, offsets: ConsumerOffsetManager, clock: Clock, *, may_write: Callable[[], bool]
@@ -84,6 +93,7 @@ class PopJournal:
         self._offsets = offsets
         self._clock = clock
         self._may_write = may_write
+        self.known_to_slaves: Callable[[], int | None] = lambda: None
         self._committed = -1
         self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
         self._written_end = 0  # physical offset behind the newest record of this process
@@ -142,6 +152,11 @@ class PopJournal:
         at = self._told.get((topic, group, queue_id))
         return at is not None and at >= self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
 
+    def queues_of(self, group: str) -> set[tuple[Any, ...]]:
+        """Return the queues of which the next start may read that messages were given to the group."""
+        told = {*self._told, *(queue for entries in self._late for queue in _queues_given(entries))}
+        return {queue for queue in told if queue[1] == group and self.tells_of(*queue)}
+
     def noted_end(self) -> int:
         """Return the physical offset below which all noted changes lie (0: there is none), or NOT_NOTED if the store
         has refused one of them."""
@@ -196,6 +211,20 @@ class PopJournal:
     def end(self) -> int:
         """Queue offset behind the newest readable record."""
         return self._store.max_offset(JOURNAL_TOPIC, 0)
+
+    def copied_end(self) -> int:
+        """Return the queue offset before which each slave that may act as master has the journal; NO_SLAVE if no slave
+        may."""
+        known = self.known_to_slaves()
+        if known is None:
+            return NO_SLAVE
+        first = max(0, self._store.min_offset(JOURNAL_TOPIC, 0))
+        return first + bisect_left(range(first, self.end), True, key=lambda at: not self._lies_before(known, at))
+
+    def _lies_before(self, physical_offset: int, at: int) -> bool:
+        """Return whether the record at queue offset `at` ends before `physical_offset`."""
+        units = self._store.queue_units(JOURNAL_TOPIC, 0, at, 1)
+        return bool(units) and units[0][0] + units[0][1] <= physical_offset
 
     def commit(self, offset: int) -> None:
         """Note that everything before queue offset `offset` is no longer needed."""

@@ -187,10 +187,17 @@ class PopService:
 
     def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
         """Continue a group, `topic@group`, where an operator has set its offsets of these queues: what the journal
-        tells of earlier pops would move them on at the next start, and acks of what is open before that."""
+        tells of earlier pops would move them on at the next start, and acks of what is open before that. `@group`: its
+        offsets were removed, and it begins anew; what it was given is not its own any more."""
+        if self._task is None:
+            return
         topic, group = split_key(key)
+        if not topic:
+            self._orders.forget_group(group)
+            queues = {queue for queue in self._buffer.queues() if queue[1] == group}
+            self._buffer.begin_again([*queues | self._journal.queues_of(group)])
         for queue_id in queue_ids:
-            if self._task is not None and self._journal.tells_of(topic, group, queue_id):
+            if self._journal.tells_of(topic, group, queue_id):
                 offset = self._offsets.query_offset(group, topic, queue_id)
                 self._buffer.set_cursor((topic, group, queue_id), offset)
 
@@ -230,7 +237,7 @@ class PopService:
         await asyncio.sleep(0)
         if self._knows and self._journal.may_write:
             if self._settings.store.timer_wheel_enable:
-                await self._hand_over([live for live in self._buffer.take_old(1 << 62, 0) if not live.has_twins])
+                await self._hand_over(self._buffer.take_old(1 << 62, len(self._buffer)))
             await self._settle()
             self._commit_journal(at_once=True)
         await self._save()
@@ -438,11 +445,10 @@ class PopService:
         now_ms = self._clock.wall_ms()
         old = self._buffer.take_old(now_ms - broker.pop_ck_stay_buffer_time, broker.pop_ck_max_buffer_size)
         soon_ms = now_ms + broker.pop_ck_stay_buffer_time_out
-        await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.has_twins])
+        await self._hand_over([live for live in old if live.point.revive_time > soon_ms])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
-        """Write check points to the revive topic, with their open messages only. Messages that are in two check points
-        are left out, because they would be two messages there: the journal keeps them until their time is over."""
+        """Write check points to the revive topic, with their open messages only."""
         for start in range(0, len(lives), _A_TURN):
             done: list[LiveCheckPoint] = []
             for live in lives[start : start + _A_TURN]:
@@ -499,6 +505,9 @@ class PopService:
         if self._stood_in:
             return
         gone = [queue for queue in self._buffer.queues() if not self._is_there(*queue)]
+        of_groups = [queue for queue in gone if queue[1] not in self._groups.subscription_group_table]
+        if of_groups:
+            self._buffer.begin_again(of_groups)
         if gone:
             self._buffer.forget(gone)
         self._counts.forget(lambda topic, group: not self._is_there(topic, group, 0))

@@ -84,6 +84,7 @@ class RetryWriter:
         if point.group not in self._groups.subscription_group_table:
             log.warning("group %s is gone: messages it popped from %s are not revived", point.group, topic)
             return []
+        log_end = self._store.max_physical_offset
         retry_topic = await self._make_retry_topic(point)
         messages: dict[int, MessageExt] = {}
         failed = []
@@ -92,6 +93,9 @@ class RetryWriter:
                 await self._read(point, offset, messages)
             if attempt.failed:
                 failed.append(offset)
+        if self._store.deletions.is_deleted_since(point.topic, log_end):  # others may be in their places by now
+            log.warning("%s was deleted: %d messages popped before are not revived", point.topic, point.num)
+            return []
         for offset, message in messages.items():
             if not point.is_open(offset):  # it was acknowledged, or its time was changed, while others were awaited
                 continue

@@ -56,6 +56,7 @@ class HAService:
         self._store = store
         self._clock = clock
         self._links: list[HAConnectionLink] = []
+        self._left_at: dict[str, int] = {}  # by host of a slave that has gone: how far its log had come
         self._server: asyncio.Server | None = None
         self._group_transfer = GroupTransfer()
         self._timeout_timer: asyncio.TimerHandle | None = None
@@ -165,6 +166,16 @@ class HAService:
         """Return the physical offset below which every connected slave has the log; None if no slave is connected."""
         return min((connection.slave_ack_offset for connection in self.connections), default=None)
 
+    def known_to_slaves(self) -> int | None:
+        """Return the physical offset below which each slave has the log that has been connected since the start, also
+        one that is away; -1 if none has. None: no slave may act as master (enableSlaveActingMaster, totalReplicas)."""
+        if not self._settings.broker.enable_slave_acting_master or self._settings.store.total_replicas <= 1:
+            return None
+        copying = [connection for connection in self.connections if connection.replicated_offset >= 0]
+        away = self._left_at.keys() - {connection.host for connection in copying}
+        reached = [connection.replicated_offset for connection in copying] + [self._left_at[host] for host in away]
+        return min(reached, default=-1)
+
     @property
     def suspended(self) -> list[str]:
         """Return why connected slaves get no data, one sentence each."""
@@ -214,6 +225,8 @@ class HAService:
         """Implement LinkOwner, whose docstring says what is promised."""
         self._links.remove(link)
         connection = link.connection
+        if connection.replicated_offset >= 0:
+            self._left_at[connection.host] = connection.replicated_offset
         connection.state = HAConnectionState.SHUTDOWN
         log.info(
             "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,

@@ -130,7 +130,7 @@ async def test_what_a_slave_tells_twice_is_taken_over_once_though_it_has_ended_s
     (row,) = told["live"]
     of_the_slave = {**told, "noted": [], "live": [row, [row[0] + 1, *row[1:7], 1, [0], 2, *row[10:]]]}
     for _ in range(2):
-        failover.metadata._pops.append(orjson.dumps(of_the_slave))
+        failover.metadata._pops["10.0.0.2:10912"] = orjson.dumps(of_the_slave)
         failover.services.begin_again()
         await until(lambda: broker.controller.popping.service.not_ready() is None)
         (live, *more) = sorted(buffer.those([point_of(row).key for row in of_the_slave["live"]]), key=_start)
@@ -337,6 +337,48 @@ async def test_a_reset_of_a_group_that_does_not_pop_is_not_repeated_by_a_start(
     successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
     await until(lambda: successor.controller.popping.service.not_ready() is None)
     assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 3
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("killed", ["not", "at once", "behind its first pop"])
+async def test_a_group_that_was_deleted_with_its_offsets_begins_anew(
+    start_broker: Start, tmp_path: Path, order: bool, killed: str
+) -> None:
+    """It went on at its old place if it was made again within 30 s, or if the journal still told of its pops."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 5, queues=1)
+    given = await popped(broker, max_msg_nums=4, order=order, attempt_id="a")
+    for message in given[:2]:
+        assert (await ack(broker, message)).code == 0
+    ext = {"groupName": GROUP, "cleanOffset": "true"}
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext))
+    assert deleted.code == 0, deleted.remark
+    wanted = [b"000", b"001", b"002", b"003", b"004"]
+    if killed == "at once":
+        broker = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    first = await popped(broker, max_msg_nums=1, order=order, attempt_id="b")
+    if killed == "behind its first pop":
+        broker = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    await ack(broker, given[2])  # of the group before
+    assert (await ack(broker, first[0])).code == 0
+    assert bodies([*first, *await popped(broker, order=order, attempt_id="c")]) == wanted
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 1
+
+
+async def test_a_group_that_was_deleted_and_begins_at_the_end_gets_what_comes_then_also_after_a_kill(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker(initPopOffsetByCheckMsgInMem="false", **QUICK)
+    await _filled(broker, 3, queues=1)
+    await batch_ack(broker, await popped(broker))
+    ext = {"groupName": GROUP, "cleanOffset": "true"}
+    await broker.invoke(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext))
+    (last,) = await popped(broker, init_mode=1)
+    await ack(broker, last)
+    for body in (b"003", b"004"):
+        await broker.send("T", body)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), initPopOffsetByCheckMsgInMem="false", **QUICK)
+    assert bodies(await popped(successor, init_mode=1)) == [b"003", b"004"]
 
 
 async def test_acks_that_the_timer_does_not_take_yet_are_waited_for(start_broker: Start) -> None:

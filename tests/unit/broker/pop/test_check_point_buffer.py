@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.pop_journal import NO_SLAVE
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.store.durability.log_marks import LogMark
 
@@ -29,11 +30,12 @@ class Offsets:
 
 
 class Journal:
-    """Remembers what it was told. `final`: so much of it can be lost no more."""
+    """Remembers what it was told. `final`: so much of it can be lost no more. `copied`: so much of it slaves have."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, list[Any]]] = []
         self.final = 1 << 62
+        self.copied = NO_SLAVE
 
     def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
         self.records.append(entries)
@@ -41,6 +43,9 @@ class Journal:
 
     def noted_end(self) -> int:
         return len(self.records)
+
+    def copied_end(self) -> int:
+        return self.copied
 
     def mark(self) -> LogMark:
         return LogMark(len(self.records), 0)
@@ -303,6 +308,17 @@ def test_most_check_points_and_their_age_are_bounded_at_the_border() -> None:
     assert starts(1_000, 3) == []
     assert starts(1_001, 3) == [0]
     assert starts(1_000, 2) == [0]
+
+
+def test_what_slaves_do_not_know_is_handed_over_only_where_there_is_too_much() -> None:
+    buffer, _, journal = _buffer()
+    for number in range(3):
+        _pop(buffer, number, 1, 1_000 + number)
+    starts = lambda most: [live.point.start_offset for live in buffer.take_old(2_000, most)]  # noqa: E731
+    journal.copied = 1
+    assert (starts(3), starts(2), starts(1)) == ([0], [0], [0, 1])
+    journal.copied = 3
+    assert starts(3) == [0, 1, 2]
 
 
 def _change(buffer: CheckPointBuffer, by: PopCheckPoint, offset: int, pop_time: int) -> PopCheckPoint:

@@ -14,6 +14,7 @@ from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.store.store_results import PutMessageStatus
 from tests.unit.broker.pop.pop_parts import CONFIG_DIR, GROUP, PopParts
+from tests.unit.store.stores import delete_topics
 
 RETRY = "%RETRY%G_T"
 
@@ -51,6 +52,32 @@ async def test_acknowledged_messages_and_those_that_are_gone_are_not_copied(part
     parts.fill([b"0", b"1", b"2"])
     assert await parts.reviver.revive(parts.point(0, 5, bit_map=0b00010)) == [3, 4], "the queue has no such end yet"
     assert [copy.body for copy in parts.stored(RETRY)] == [b"0", b"2"]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_messages_of_a_topic_that_is_deleted_while_they_are_read_are_not_copied(
+    parts: PopParts, monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
+    """Nor are those that a topic made again has in their places."""
+    parts.fill([b"old"])
+
+    async def deleted(*_: object) -> None:
+        monkeypatch.undo()
+        await delete_topics(parts.store, "T")
+        parts.fill([b"new"])
+
+    if is_read:
+        read = parts.reviver._read
+
+        async def then_deleted(*given: Any) -> None:
+            await read(*given)
+            await deleted()
+
+        monkeypatch.setattr(parts.reviver, "_read", then_deleted)
+    else:
+        monkeypatch.setattr(parts.topics, "persisted", deleted)
+    assert await parts.reviver.revive(parts.point(0, 1)) == []
+    assert parts.stored(RETRY) == []
 
 
 @pytest.mark.parametrize("gone", ["topic", "group"])

@@ -42,10 +42,11 @@ class Brokers:
         *,
         acting_master: bool = False,
         name: str = "broker-a",
+        replicas: int = 1,
     ) -> tuple[HAService, MessageStore]:
-        """`acting_master` is enableSlaveActingMaster, `name` brokerName."""
+        """`acting_master` is enableSlaveActingMaster, `name` brokerName, `replicas` totalReplicas."""
         world = self.world
-        config = small_config(Path("/store"), broker_role=role, ha_master_address=master)
+        config = small_config(Path("/store"), broker_role=role, ha_master_address=master, total_replicas=replicas)
         disk = SimDisk(world.rng.fork(f"disk {host}"), world.clock)
         store = MessageStore(
             config, disk=disk, clock=world.clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
@@ -387,5 +388,26 @@ def test_a_link_that_worked_is_made_again_at_once() -> None:
             brokers.world.network.reset(SLAVE, MASTER)
             await brokers.until(lambda: not slave.is_client_connected)
             assert await brokers.until(lambda: slave.is_client_connected) < 0.3
+
+    simulated(story)
+
+
+def test_what_slaves_know_is_what_all_have_that_came_also_those_that_are_away() -> None:
+    async def story(brokers: Brokers) -> None:
+        lone, _ = await brokers.start("10.0.0.4", "ASYNC_MASTER")
+        assert lone.known_to_slaves() is None, "no slave acts for it"
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER", acting_master=True, replicas=3)
+        first = put(store)
+        assert master.known_to_slaves() == -1
+        slave, copy = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: copy.max_physical_offset == first)
+        await brokers.until(lambda: master.known_to_slaves() == first)
+        await slave.shutdown()
+        await brokers.until(lambda: master.connection_count == 0)
+        _, other = await brokers.start(OTHER, "SLAVE", f"{MASTER}:{PORT}")
+        end = put(store)
+        await brokers.until(lambda: other.max_physical_offset == end and master.known_to_slaves() is not None)
+        await asyncio.sleep(10)
+        assert master.known_to_slaves() == first
 
     simulated(story)

@@ -55,7 +55,7 @@ class ConsumerOffsetManager(PeriodicManager):
             (store/log/deletions.py).
         deletions_since: tells which topics the log says were deleted behind a physical offset.
         when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
-            consumer commits.
+            consumer commits; with `@group` and no queue ids when he has removed all offsets of a group.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
         changes: when operators have last set or removed offsets (operator_changes.py). What another broker of the group
