@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from maxq.broker.processors.clients.consumer_manage import ConsumerManageProcessor
 from maxq.client.consumer import listener_caller
 from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.offset_store import RemoteBrokerOffsetStore
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.simulation.campaign import regressions, tell
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = 5
+SEEDS = 7
 
 _seen: Counter[str] = Counter()
 
@@ -72,13 +75,34 @@ def _mortal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(listener_caller, "_is_for_us", lambda error: isinstance(error, asyncio.CancelledError | SystemExit))
 
 
+def _unsettled(patch: pytest.MonkeyPatch) -> None:
+    """Where a new group begins is not committed."""
+
+    async def begin(self: RemoteBrokerOffsetStore, queue: MessageQueue, offset: int) -> int:
+        self.update(queue, offset, increase_only=False)
+        return offset
+
+    patch.setattr(RemoteBrokerOffsetStore, "begin", begin)
+
+
+def _volatile(patch: pytest.MonkeyPatch) -> None:
+    """Where a new group begins is not on the disk when its member hears that it is committed."""
+
+    async def begun(self: ConsumerManageProcessor, request: RemotingCommand) -> RemotingCommand:
+        return request.reply()
+
+    patch.setattr(ConsumerManageProcessor, "_begun", begun)
+
+
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
-        (_forgetful, range(0, 100, 5)),
-        (_hasty, range(3, 100, 5)),
-        (_skipping, range(15, 100, 5)),
-        (_mortal, range(0, 100, 5)),
+        (_forgetful, range(0, 140, 7)),
+        (_hasty, range(3, 140, 7)),
+        (_skipping, range(0, 140, 7)),
+        (_mortal, range(0, 140, 7)),
+        (_unsettled, range(85, 140)),
+        (_volatile, range(84, 140)),
     ],
 )
 def test_a_broken_promise_is_found(
