@@ -74,8 +74,11 @@ def ask_until_answered(
     client: WireClient,
     ask: Callable[[list[MessageQueue]], tuple[dict[MessageQueue, _Found], Failures]],
     queues: Iterable[MessageQueue],
+    *,
+    but_deleted: bool = False,
 ) -> dict[MessageQueue, _Found]:
-    """Return answers about all `queues`. Brokers that cannot be reached are waited for.
+    """Return answers about all `queues`, with `but_deleted` except those of topics that were deleted. Brokers that
+    cannot be reached are waited for.
 
     Raises:
         PipelineError: some did not answer within rocketmq.brokerWait.
@@ -87,6 +90,8 @@ def ask_until_answered(
         answered, failed = ask(left)
         found |= answered
         left = [queue for queue in left if queue not in answered]
+        if but_deleted:
+            left = [queue for queue in left if not client.was_deleted(queue.topic, queue.broker_name)]
         if not left:
             break
         if client.clock.monotonic_ms() >= deadline:

@@ -47,22 +47,26 @@ def partitions(
     found: list[ScanPartition] = []
     for broker, path in stores_of(options, brokers).items():
         mine = [one for one in rest if one.queue.broker_name == broker]
+        queues = [one.queue for one in mine]
+        lows = offsets_of(ask_until_answered(client, client.min_offsets, queues, but_deleted=True))
+        mine = [one for one in mine if one.queue in lows]  # over the wire it is seen what is lost of the others
         if not mine:
             continue
-        lows = offsets_of(ask_until_answered(client, client.min_offsets, [one.queue for one in mine]))
         plan = plan_files(path, broker, mine, lows=lows, **limits)
         if plan.partitions and not _are_still_there(client, mine):
             continue  # the ConsumeQueues may be of the topic made again: over the wire that is seen
         found += [ScanPartition(files=part) for part in plan.partitions]
-        rest = [one for one in rest if one.queue.broker_name != broker] + plan.rest
+        planned = set(mine)
+        rest = [one for one in rest if one not in planned] + plan.rest
     return found + wire_partitions(sorted(rest), **limits)
 
 
 def _are_still_there(client: WireClient, ranges: Sequence[OffsetRange]) -> bool:
     """Return whether each topic of the ranges is still the same, as far as the masters report."""
-    seen = ask_until_answered(client, client.max_offsets, [one.queue for one in ranges])
+    seen = ask_until_answered(client, client.max_offsets, [one.queue for one in ranges], but_deleted=True)
     return all(
-        one.incarnation in (None, seen[one.queue].incarnation) or not seen[one.queue].is_master for one in ranges
+        one.queue in seen and (one.incarnation in (None, seen[one.queue].incarnation) or not seen[one.queue].is_master)
+        for one in ranges
     )
 
 

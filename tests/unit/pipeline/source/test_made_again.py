@@ -214,3 +214,24 @@ def test_files_of_another_brokers_store_are_not_read(server: Standalone, remake:
     swapped = options(server, topic, storePath=json.dumps({"broker-a": str(tmp_path)}))
     with pytest.raises(ConfigError, match="as the store of broker broker-a, but it is that of broker-b"):
         plan_batch(swapped, Conditions())
+
+
+@pytest.mark.parametrize("read_from", ["broker", "files"])
+def test_a_planned_trigger_whose_topic_is_deleted_ends_and_tells_its_loss(
+    server: Standalone, remake: Remake, admin: Admin, read_from: str
+) -> None:
+    """Where files were read the query waited for the queues of that topic, and failed at each start."""
+    topic = f"Deleted-{read_from}"
+    remake(topic, 3)
+    more = {"startingOffsets": "earliest", "rocketmq.brokerWait": "1s", "readFrom": read_from}
+    more |= {"storePath": str(server.store)} if read_from == "files" else {}
+    strict, lenient = (
+        options(server, topic, streaming=True, failOnDataLoss=text, **more) for text in ("true", "false")
+    )
+    stream = TopicStream(strict, WireClient(strict.connection, route_age_ms=0))
+    start = stream.initial_offset()
+    end = stream.latest_offset(start, limited=False)
+    admin.topics.delete(topic, "DefaultCluster")
+    with pytest.raises(DataLossError, match="deleted"):
+        offsets(strict, stream.partitions(start, end))
+    assert offsets(lenient, TopicStream(lenient).partitions(start, end)) == []
