@@ -1,6 +1,7 @@
 """What README.md and the pages in docs/ show is what happens: commands, what they print, code, names of options."""
 
 import ast
+import asyncio
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 import typer
 
+from maxq.aio import ConsumeFromWhere, LitePullConsumer
+from maxq.api import Message, Producer
 from maxq.cli.app import group
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 ROOT = Path(__file__).parents[3]
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOUR = re.search(r"## Quickstart\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
 #: Commands of the tour that are not run here: what starts a server or Spark, and what depends on the shell.
@@ -78,6 +82,34 @@ def test_the_code_of_the_first_page_prints_what_stands_behind_it(capsys: pytest.
     assert found is not None
     exec(compile(found[1], "README.md", "exec"), {})
     assert capsys.readouterr().out.split() == found[2].split()
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_the_clients_for_asyncio_and_the_push_consumer_of_the_first_page_work(page: str) -> None:
+    code = re.findall(r"```python\n([^`]*)```", (ROOT / page).read_text())[1]
+    found: dict[str, Any] = {}
+    with StandaloneProcess() as server, Producer("first-page", server.namesrv_address) as producer:
+        producer.send(Message("Greetings", b"hello", {"TAGS": "demo"}))
+        producer.send(Message("Copies", b"made before it is read"))
+        exec(compile(code.replace("127.0.0.1:9876", server.namesrv_address), page, "exec"), found)
+        seen: set[bytes] = set()
+
+        async def until_copied() -> None:
+            copying = asyncio.create_task(found["copy"](server.namesrv_address))
+            reader = LitePullConsumer("copies", server.namesrv_address, consume_from_where=FIRST)
+            async with reader:
+                await reader.subscribe("Copies")
+                async for message in reader:
+                    seen.add(message.body)
+                    if b"hello" in seen or copying.done():
+                        break
+            copying.cancel()
+            await asyncio.gather(copying, return_exceptions=True)
+
+        asyncio.run(asyncio.wait_for(until_copied(), 60))
+        assert b"hello" in seen
+        with found["consumer"]:
+            producer.send(Message("Greetings", b"again"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
