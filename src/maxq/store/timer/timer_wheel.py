@@ -16,6 +16,8 @@ the last second only.
 
     _changed   pages changed since the last `freeze`
     _frozen    pages on their way into the file; `write` runs in another thread and only reads them
+
+Most of the file are holes, which are not read: on a full tmpfs the reader would die (runtime/files/file_holes.py).
 """
 
 import struct
@@ -57,6 +59,7 @@ class Slot(NamedTuple):
 
 
 EMPTY: Final = Slot(-1, -1, -1, 0)
+_BLANK: Final = Slot(0, 0, 0, 0)  # as a hole of the file reads
 
 
 @dataclass(slots=True)
@@ -99,6 +102,10 @@ class TimerWheel:
         if not read_only:
             self._make_durable()
         self._view = self._region.view
+        self._has_data = bytearray(self._pages)  # 1: the page is not a hole
+        for start, end in self._region.data_ranges(0, len(self._view)):
+            first, stop = start // OS_PAGE_SIZE, -(-end // OS_PAGE_SIZE)
+            self._has_data[first:stop] = b"\1" * (stop - first)
         self._changed: dict[int, bytearray] = {}
         self._frozen: dict[int, bytearray] = {}
         self._is_suspect = False  # a sync failed, and none has succeeded since
@@ -117,10 +124,12 @@ class TimerWheel:
         """Return the slot of this number, of whichever lap."""
         position = index * SLOT_SIZE
         page, at = divmod(position, OS_PAGE_SIZE)
-        data = self._changed.get(page) or self._frozen.get(page)
-        number, first, last, count, _ = (
-            _SLOT.unpack_from(self._view, position) if data is None else _SLOT.unpack_from(data, at)
-        )
+        data: bytearray | memoryview | None = self._changed.get(page) or self._frozen.get(page)
+        if data is None:
+            if not self._has_data[page]:
+                return _BLANK
+            data, at = self._view, position
+        number, first, last, count, _ = _SLOT.unpack_from(data, at)
         return Slot(number * self.precision_ms, first, last, count)
 
     def get(self, time_ms: int) -> Slot:
@@ -171,13 +180,18 @@ class TimerWheel:
 
     def _first_of(self, page: int, least: int) -> int:
         """Return the smallest time, in slots, at or behind `least`, of a page's slots that are not empty."""
-        data = self._changed.get(page) or self._frozen.get(page)
-        at = page * OS_PAGE_SIZE
-        numbers = array("q", bytes(self._view[at : at + OS_PAGE_SIZE] if data is None else data))
+        numbers = array("q", bytes(self._changed.get(page) or self._frozen.get(page) or self._in_file(page)))
         if byteorder == "little":
             numbers.byteswap()
         slots = zip(numbers[0::4], numbers[2::4], strict=True)
         return min((number for number, last in slots if number >= least and last >= 0), default=_NEVER)
+
+    def _in_file(self, page: int) -> bytes:
+        """Return the bytes of a page of the file."""
+        start = page * OS_PAGE_SIZE
+        if not self._has_data[page]:
+            return _NO_SLOTS[: len(self._view) - start]
+        return bytes(self._view[start : start + OS_PAGE_SIZE])
 
     @property
     def _pages(self) -> int:
@@ -189,13 +203,16 @@ class TimerWheel:
         """Return how many pages from this one on are empty: 0, 1, or the number examined together, up to the end."""
         together = range(page, min(page + _TOGETHER, self._pages))
         if page % _TOGETHER == 0 and not any(one in self._changed or one in self._frozen for one in together):
-            view = self._view[page * OS_PAGE_SIZE : together.stop * OS_PAGE_SIZE]
-            if view.tobytes() == _NOTHING[: len(together) * OS_PAGE_SIZE]:
+            if all(self._has_data[page : together.stop]):
+                view = self._view[page * OS_PAGE_SIZE : together.stop * OS_PAGE_SIZE]
+                is_empty = view.tobytes() == _NOTHING[: len(together) * OS_PAGE_SIZE]
+            else:
+                is_empty = all(self._in_file(one) == _NO_SLOTS for one in together)
+            if is_empty:
                 return len(together)
         if page in self._changed or page in self._frozen:
             return 0
-        start = page * OS_PAGE_SIZE
-        return int(self._view[start : start + OS_PAGE_SIZE].tobytes() == _NO_SLOTS)
+        return int(self._in_file(page) == _NO_SLOTS)
 
     def put(self, slot: Slot) -> None:
         """Write one slot, replacing its content."""
@@ -220,8 +237,7 @@ class TimerWheel:
         """Return the changed copy of a page, which is made if there is none."""
         data = self._changed.get(page)
         if data is None:
-            start = page * OS_PAGE_SIZE
-            data = bytearray(self._frozen.get(page) or self._view[start : start + OS_PAGE_SIZE])
+            data = bytearray(self._frozen.get(page) or self._in_file(page))
             self._changed[page] = data
         return data
 
@@ -257,6 +273,7 @@ class TimerWheel:
         refuses."""
         for page in sorted(pages):
             self._region.write(page * OS_PAGE_SIZE, memoryview(pages[page]))
+            self._has_data[page] = 1
         if pages:
             start, end = min(pages) * OS_PAGE_SIZE, (max(pages) + 1) * OS_PAGE_SIZE
             if self._is_suspect:  # what a sync covered that failed is among these pages

@@ -1,6 +1,7 @@
 """Wheel, log and checkpoint: Java's bytes, and what is left of them after accidents."""
 
 import struct
+import tempfile
 from array import array
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -12,6 +13,7 @@ from maxq.errors import StoreRefusedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.message.java_hash import java_hash
+from maxq.runtime.files.file_holes import holes_take_room
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.timer import timer_wheel
 from maxq.store.timer.roll_window import precision_of, roll_window_ms
@@ -44,6 +46,34 @@ def test_a_slot_has_javas_bytes(tmp_path: Path) -> None:
     assert len(data) == WHEEL_SIZE == 38_707_200
     at = 1_700_000_060 % SLOTS * 32
     assert data[at : at + 32].hex() == "000000006553f13c0000000000000208000000000000023c0000000200000000"
+
+
+def test_who_looks_for_what_is_due_takes_no_room_of_a_tmpfs() -> None:
+    """Where there is none the broker would die of it: most of the wheel are holes."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "timerwheel"
+        wheel = TimerWheel(SystemDisk(), path, 1000)
+        with open(path, "rb") as file:
+            if not holes_take_room(file.fileno(), WHEEL_SIZE):
+                pytest.skip("/dev/shm is no tmpfs")
+        far = NOW + 500_000_000
+        wheel.put(Slot(far, 520, 572, 2))
+        written(wheel)
+        before = path.stat().st_blocks
+        assert all(wheel.get(NOW + ms) == EMPTY for ms in range(0, 400_000_000, 100_000))
+        assert wheel.next_time(NOW)[0] > NOW
+        found = None
+        while found is None:
+            found = wheel.earliest(NOW, 100_000)
+        assert found == far and wheel.get(far).num == 2
+        wheel.put(Slot(NOW, 5, 5, 1))
+        wheel.clear(NOW + 90_000_000)
+        assert wheel.get(NOW).num == 1
+        assert path.stat().st_blocks == before
+        written(wheel)
+        assert path.stat().st_blocks <= before + 2 * 8
+        assert (wheel.get(NOW).num, wheel.get(far).num) == (1, 2)
+        wheel.release()
 
 
 def test_a_unit_has_javas_bytes(tmp_path: Path) -> None:
