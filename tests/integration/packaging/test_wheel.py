@@ -91,7 +91,8 @@ def empty_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    alone = {**os.environ, "PYTHONPATH": ""}  # what pip finds there it would not install
+    done = subprocess.run(command, env=alone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode and "Could not find a version" in done.stdout:
         pytest.skip(f"no package index can be reached: {done.stdout.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stdout[-3000:]
