@@ -71,7 +71,6 @@ from maxq.store.log.deletions import Deletions
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.recovery.log_recovery import LogRecovery
-from maxq.store.recovery.recovery import Recovery
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer import timer_message_store
 from maxq.store.timer.delivered_copies import DeliveredCopies
@@ -369,13 +368,6 @@ def _load_of_one_size(self: ConsumeQueueExt) -> None:
             )
 
 
-_index_start = Recovery._index_start
-
-
-def _index_stays(self: Recovery, end: int) -> int:
-    return _index_start(self, end) if self._context.config.message_index_enable else end
-
-
 def _change_precision_anyway(self: TimerMessageStore, *, is_empty: bool) -> None:
     self.wheel.release()
     self._disk.delete(self._wheel_path)
@@ -557,9 +549,6 @@ MUTATIONS: Final = {
     ),
     "the index of a store that had none counts as complete": Mutation(
         "settings", 25, ((consume_queue_flusher, "INDEX_LACKS_KEYS", 0),)
-    ),
-    "the index knows what the log has lost while it was off": Mutation(
-        "settings-faults", -1, ((Recovery, "_index_start", _index_stays),)
     ),
     "light queues end while multi-dispatch is off": Mutation(
         "settings",
