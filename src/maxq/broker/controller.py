@@ -493,7 +493,7 @@ class BrokerController:
         ):
             self.topics.add_change_listener(topics_hear.topics_changed)
         self.topics.set_known_elsewhere(self.registration.changes_known)
-        for groups_hear in (self.deleted_names, self.quotas, self.pull_plans):
+        for groups_hear in (self.deleted_names, self.quotas, self.pull_plans, self.popping.service):
             self.groups.add_change_listener(groups_hear.groups_changed)
         self.mappings.add_change_listener(self.static_topics.mappings_changed)
         for waiting in (self.hold_service, self.popping.polling, self.popping.notified):

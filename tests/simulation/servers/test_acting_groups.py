@@ -2,7 +2,7 @@
 and no consumer passes over a message that was acknowledged."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
 import pytest
@@ -175,6 +175,12 @@ def test_a_slave_that_was_started_without_its_master_hears_of_the_return_from_th
     tell(1, story)
 
 
+def groups_of(server: Server) -> Collection[str]:
+    """Consumer groups that it knows."""
+    assert isinstance(server.running, BrokerController)
+    return server.running.groups.subscription_group_table.keys()
+
+
 class Client:
     """Asks the brokers of a group, by id, about queue 0 of a topic."""
 
@@ -236,7 +242,9 @@ def bodies(messages: Sequence[MessageExt]) -> list[bytes]:
     return sorted(message.body for message in messages)
 
 
-def _play(act: Callable[[SimWorld, Group, Client], Awaitable[None]], *, seed: int = 1, **settings: Any) -> None:
+def play(
+    act: Callable[[SimWorld, Group, Client], Coroutine[Any, Any, None]], *, seed: int = 1, **settings: Any
+) -> None:
     """With a client, on a machine of its own."""
 
     async def story(world: SimWorld) -> None:
@@ -279,7 +287,7 @@ def test_what_was_acknowledged_at_a_slave_does_not_come_again_when_its_time_is_o
             assert await client.pop(0) == []
             await asyncio.sleep(1)
 
-    _play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500", timerPrecisionMs="500")
+    play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500", timerPrecisionMs="500")
 
 
 def test_a_slave_that_comes_back_in_the_place_of_another_knows_what_was_committed_and_acknowledged_there() -> None:
@@ -309,7 +317,7 @@ def test_a_slave_that_comes_back_in_the_place_of_another_knows_what_was_committe
         assert bodies(await client.pop(0)) == bodies(messages[6:])
         assert not group.together
 
-    _play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
+    play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
 def test_a_slave_that_acts_and_reaches_no_name_server_leaves_the_group_to_the_next_one() -> None:
@@ -342,7 +350,7 @@ def test_a_slave_that_acts_and_reaches_no_name_server_leaves_the_group_to_the_ne
         assert bodies(await client.pop(0)) == bodies(messages[2:])
         assert not group.together
 
-    _play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
+    play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
 def test_what_a_group_that_began_at_a_slave_did_not_acknowledge_comes_again_at_the_master() -> None:
@@ -361,7 +369,7 @@ def test_what_a_group_that_began_at_a_slave_did_not_acknowledge_comes_again_at_t
         await asyncio.sleep(INVISIBLE_MS / 1000 + 35)
         assert bodies(await client.pop(0)) == bodies(messages[1:])
 
-    _play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500")
+    play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -390,4 +398,4 @@ def test_what_a_master_takes_that_has_lost_its_end_is_passed_over_by_no_consumer
         await group.until_serves(0)
         assert await client.committed(0) <= min(taken)
 
-    _play(act, seed=seed, brokers=2, flushIntervalCommitLog="5000", autoCreateSubscriptionGroup="true")
+    play(act, seed=seed, brokers=2, flushIntervalCommitLog="5000", autoCreateSubscriptionGroup="true")

@@ -11,7 +11,7 @@ from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
 from tests.simulation.servers.sim_server import CLIENT
-from tests.simulation.servers.test_acting_groups import BROKERS, Client, Group, tell
+from tests.simulation.servers.test_acting_groups import BROKERS, Client, Group, bodies, groups_of, play, tell
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -102,3 +102,31 @@ def test_a_slave_brings_back_no_offsets_that_an_operator_has_set_or_removed(act:
         await group.stop()
 
     tell(1, story)
+
+
+@pytest.mark.parametrize("removes", ["true", "false"])
+def test_a_group_that_has_popped_and_was_deleted_stays_so_when_its_broker_is_killed(removes: str) -> None:
+    """When it is made again, it begins anew, or goes on before what was open."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        for _ in range(3):
+            assert await client.send(0) is not None
+        await asyncio.sleep(6)  # its slave has the topic
+        messages = await client.pop(0)
+        for message in messages if removes == "true" else messages[:1]:
+            await client.ack(0, message)
+        ext = {"groupName": "Popping", "cleanOffset": removes}
+        answer = await client.ask(0, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext)
+        assert answer.code == ResponseCode.SUCCESS
+        await asyncio.sleep(1)  # its slave hears of that
+        master = group.brokers[0]
+        master.machine.kill()
+        await group.until_serves(1)
+        assert "Popping" not in groups_of(group.brokers[1])
+        await master.start()
+        await group.until_serves(0)
+        await asyncio.sleep(5)
+        assert "Popping" not in groups_of(master)
+        assert bodies(await client.pop(0)) == bodies(messages)
+
+    play(act, brokers=2, autoCreateSubscriptionGroup="true")

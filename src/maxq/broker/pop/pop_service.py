@@ -12,7 +12,7 @@ Source:
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
@@ -194,12 +194,21 @@ class PopService:
         topic, group = split_key(key)
         if not topic:
             self._orders.forget_group(group)
-            queues = {queue for queue in self._buffer.queues() if queue[1] == group}
-            self._buffer.begin_again([*queues | self._journal.queues_of(group)])
+            self._begin_again(group)
         for queue_id in queue_ids:
             if self._journal.tells_of(topic, group, queue_id):
                 offset = self._offsets.query_offset(group, topic, queue_id)
                 self._buffer.set_cursor((topic, group, queue_id), offset)
+
+    def groups_changed(self, names: Iterable[str]) -> None:
+        """Forget what deleted groups have popped: a start, which finds it in the journal, would make them again."""
+        if self._task is not None and not self._stood_in:
+            for group in frozenset(names) - self._groups.subscription_group_table.keys():
+                self._begin_again(group)
+
+    def _begin_again(self, group: str) -> None:
+        queues = {queue for queue in self._buffer.queues() if queue[1] == group}
+        self._buffer.begin_again([*queues | self._journal.queues_of(group)])
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -359,8 +368,8 @@ class PopService:
 
     def _make_groups(self, groups: Collection[str]) -> None:
         """Make groups that have popped, where that is allowed, if this broker has not heard of them: they may have been
-        made by their first pop, just before a kill or at a slave that acted."""
-        for group in sorted(groups):
+        made by their first pop, just before a kill or at a slave that acted. A slave makes those that come to it."""
+        for group in () if self._stood_in else sorted(groups):
             with self._passed_over("group %s of the pop journal", group):
                 self._groups.find_subscription_group_config(group)
 

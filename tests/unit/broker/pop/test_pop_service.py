@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
@@ -392,6 +393,24 @@ async def test_a_group_that_began_at_a_slave_gets_what_it_has_not_acknowledged_t
     parts.clock.now_ms += point.invisible_time + 1_000
     await _until(lambda: _copies(parts))
     assert _copies(parts) == [b"0"]
+
+
+async def test_a_deleted_group_has_popped_nothing_and_goes_on_before_it_if_it_is_made_again(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    parts.create()
+    service = await _started(serve(parts))
+    parts.groups.add_change_listener(service.groups_changed)
+    point = _popped(parts, 0, 2)
+    other = replace(point, group="Other")
+    parts.buffer.add([(other, 0, 2)])
+    parts.groups.delete_subscription_group_config(GROUP)
+    assert [live.point.key for live in parts.buffer.those([other.key])] == [other.key] and len(parts.buffer) == 1
+    service.stop()
+    await _started(serve(parts))
+    assert not parts.groups.contains_subscription_group(GROUP)
+    parts.groups.find_subscription_group_config(GROUP)
+    assert max(parts.offsets.query_offset(GROUP, "T", 0), parts.buffer.latest_offset("T", GROUP, 0)) <= 0
 
 
 async def test_a_master_tells_nothing_whoever_asks(parts: PopParts, serve: Callable[[PopParts], Service]) -> None:
