@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
-COLD := pip|setuptools|Cython|mypy|mypyc|fontTools|pyspark/(ml|mllib|pandas)
+COLD := pip|setuptools|Cython|mypy|mypyc|fontTools|pyspark/(ml|mllib|pandas)|debugpy|IPython|jedi|prompt_toolkit|pygments|wcwidth
 SIDE_BY_SIDE := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.side_by_side
 HOT := $(shell find src -name '*_cy.py' -o -name '*.pxd')
 ROUNDS ?= 50
@@ -41,8 +41,8 @@ $(VENV)/.ready: pyproject.toml setup.py $(HOT)
 	@$(BIN)/python setup.py -q build_ext --inplace >/dev/null 2>&1 & \
 	  DIST_EXTRA_CONFIG='$(abspath $(VENV)/wheels.cfg)' $(PIP) --no-build-isolation -e '.[dev]'; \
 	  status=$$?; wait; exit $$status
-	@# Bytecode: a server starts in half the time, also where Python may not write it. What set-up, types or nobody
-	@# loads needs none: a third of it all.
+	@# Bytecode: a server starts in half the time, also where Python may not write it. What set-up, types, a notebook
+	@# or nobody loads needs none: more than a third of it all.
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|-packages/($(COLD))/' $(VENV)/lib src; true
 	@touch $@
 
