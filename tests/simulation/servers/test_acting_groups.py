@@ -275,8 +275,8 @@ def test_what_was_acknowledged_at_a_slave_does_not_come_again_when_its_time_is_o
         world.network.partition(*BROKERS[:2])  # what it writes as it ends is not at its slave
         await group.brokers[0].stop()
         group.brokers[0].machine.kill()
-        world.network.heal()
         await group.until_serves(1)
+        world.network.heal()
         for message in messages:
             await client.ack(1, message)
         await asyncio.sleep(INVISIBLE_MS / 1000 + 5)
