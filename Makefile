@@ -66,8 +66,11 @@ check: setup ## for the loop of work, 90 s: lint, types, unit tests of what chan
 	@$(MAKE) --no-print-directory -j3 lint types affected
 
 test: setup java ## set up and run every check in its short form
-	@# mypy keeps one core busy for a minute, and the tests need not wait for it.
-	@$(MAKE) --no-print-directory -j3 lint types pytest
+	@# mypy keeps one core busy for a minute, and the tests need not wait for it: what it says comes after theirs.
+	@$(MAKE) --no-print-directory -kj2 lint types >$(VENV)/lint.log 2>&1 & checks=$$!; trap 'kill $$checks' INT TERM; \
+	  $(MAKE) --no-print-directory pytest; tests=$$?; wait $$checks; checks=$$?; cat $(VENV)/lint.log; \
+	  said() { test $$1 = 0 && echo passed || echo FAILED; }; \
+	  echo "make test: tests $$(said $$tests), lint and types $$(said $$checks)"; test $$tests$$checks = 00
 
 pytest: setup
 	@# Six processes on two cores: many tests wait, for clocks, disks and each other.
