@@ -11,28 +11,24 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from cython.cimports.maxq.runtime.buffers import same_bytes, u32
+    from cython.cimports.maxq.protocol.frame.frame_scanner_cy import AnswerScanner
+    from cython.cimports.maxq.runtime.buffers import same_bytes
 else:
-    from maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from maxq.runtime.buffers import same_bytes, u32
+    from maxq.protocol.frame.frame_scanner_cy import AnswerScanner
+    from maxq.runtime.buffers import same_bytes
 
 if TYPE_CHECKING:
     from maxq.remoting.connection import Connection
 
 
-_SHORTEST = cython.declare(cython.longlong, 8)
-
-
 @cython.cclass
-class PullAnswers(FrameScanner):
+class PullAnswers(AnswerScanner):
     """Reads answers to pulls that found something.
 
     Args:
         stream_type: what waits for such an answer has this type, and a method `found`.
     """
 
-    _stream_type = cython.declare(object)
     _numbers = cython.declare(cython.longlong[4])  # nextBeginOffset, minOffset, maxOffset, suggestWhichBrokerId
 
     def __init__(
@@ -40,7 +36,7 @@ class PullAnswers(FrameScanner):
         stream_type,  # type: type
     ):
         self.signed = False
-        self._stream_type = stream_type
+        self._waiter_type = stream_type
         if not cython.compiled:
             self._numbers = [0] * 4
 
@@ -55,26 +51,14 @@ class PullAnswers(FrameScanner):
         """Take the leading answers in buffer[start:end]. Returns the position behind them."""
         waiters: dict = connection.waiters
         buf: cython.p_uchar
-        length: cython.longlong
-        body: cython.Py_ssize_t
-        i: cython.int
         if cython.compiled:
             buf = cython.address(buffer[0])
         else:
             buf = memoryview(buffer)
         view: object = None
-        while waiters and end - start >= _SHORTEST and not connection.is_held_back:
-            length = u32(buf, start)
-            if length < 4 or length + 4 > end - start:
-                break
-            self._numbers[0] = -1
-            for i in range(1, 4):
-                self._numbers[i] = 0
-            body = self._header(buf, start, start + 4 + length)
-            if body == 0 or self._frame_flag != 1 or self._numbers[0] < 0:
-                break
-            waiter = waiters.get(self._opaque)
-            if type(waiter) is not self._stream_type:
+        while waiters and not connection.is_held_back:
+            waiter = self._next(waiters, buf, start, end)
+            if waiter is None:
                 break
             if view is None:
                 view = memoryview(buffer)
@@ -83,11 +67,24 @@ class PullAnswers(FrameScanner):
                 self._numbers[1],
                 self._numbers[2],
                 self._numbers[3],
-                view[body : start + 4 + length],
+                view[self._body : self._answer_end],
             ):
                 break
-            start += 4 + length
+            start = self._answer_end
         return start
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _begin(self) -> cython.void:
+        i: cython.int
+        self._numbers[0] = -1
+        for i in range(1, 4):
+            self._numbers[i] = 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_whole(self) -> cython.bint:
+        return self._numbers[0] >= 0
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -18,11 +18,11 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from cython.cimports.maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.protocol.frame.frame_scanner_cy import AnswerScanner
+    from cython.cimports.maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes
 else:
-    from maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes, u32
+    from maxq.protocol.frame.frame_scanner_cy import AnswerScanner
+    from maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes
 
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.send_result import STATUS_OF_CODE, SendResult
@@ -1085,7 +1085,7 @@ def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlon
 
 
 @cython.cclass
-class SendAnswers(FrameScanner):
+class SendAnswers(AnswerScanner):
     """Reads answers to messages that FastSends has sent."""
 
     _queue_id = cython.declare(cython.longlong)
@@ -1097,6 +1097,7 @@ class SendAnswers(FrameScanner):
 
     def __init__(self):
         self.signed = False
+        self._waiter_type = PendingSend
         self._region = b""
         self._region_text = ""
         if not cython.compiled:
@@ -1115,29 +1116,32 @@ class SendAnswers(FrameScanner):
         waiters: dict = connection.waiters
         pending: PendingSend
         buf: cython.p_uchar
-        length: cython.longlong
-        i: cython.int
         if cython.compiled:
             buf = cython.address(buffer[0])
         else:
             buf = memoryview(buffer)
-        while waiters and end - start >= 8:
-            length = u32(buf, start)
-            if length < 4 or length + 4 > end - start:
-                break
-            self._seen = 0
-            for i in range(10):
-                self._places[i] = 0
-            if self._header(buf, start, start + 4 + length) == 0 or self._frame_flag != 1 or self._seen != 7:
-                break
-            waiter = waiters.get(self._opaque)
-            if type(waiter) is not PendingSend:
+        while waiters:
+            waiter = self._next(waiters, buf, start, end)
+            if waiter is None:
                 break
             pending = waiter
             del waiters[self._opaque]
             pending._end(self._result(buf, pending))
-            start += 4 + length
+            start = self._answer_end
         return start
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _begin(self) -> cython.void:
+        i: cython.int
+        self._seen = 0
+        for i in range(10):
+            self._places[i] = 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_whole(self) -> cython.bint:
+        return self._seen == 7
 
     @cython.cfunc
     @cython.exceptval(check=False)

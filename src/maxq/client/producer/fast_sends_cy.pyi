@@ -7,7 +7,7 @@ from typing import Any
 from maxq.client.client_config import ProducerConfig
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.results.send_result import SendResult, SendWaiter
-from maxq.protocol.frame.frame_scanner_cy import FrameScanner
+from maxq.protocol.frame.frame_scanner_cy import AnswerScanner
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection
@@ -89,7 +89,7 @@ class FastSends:
     def post_many(self, numbered: list[tuple[int, Message]], window: SendWindow, timeout_ms: int) -> int: ...
     def close(self) -> None: ...
 
-class SendAnswers(FrameScanner):
+class SendAnswers(AnswerScanner):
     def __init__(self) -> None: ...
     def take(self, connection: Connection, buffer: bytearray | memoryview, start: int, end: int) -> int: ...
 

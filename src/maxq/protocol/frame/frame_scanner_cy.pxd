@@ -24,6 +24,8 @@ cdef class FrameScanner:
     cdef bint _compose(
         self, unsigned char *buf, unsigned char *scratch, Py_ssize_t raw, Py_ssize_t cooked, Py_ssize_t cooked_size
     ) noexcept
+    cdef void _begin(self) noexcept
+    cdef bint _is_whole(self) noexcept
     cdef bint _wants(self) noexcept
     cdef bint _field(self, unsigned char *buf, Py_ssize_t key, Py_ssize_t key_size) noexcept
     cdef Py_ssize_t _header(self, unsigned char *buf, Py_ssize_t start, Py_ssize_t end) noexcept
@@ -36,11 +38,16 @@ cdef class FrameScanner:
     cdef long long _signed(self, unsigned int value) noexcept
 
 
+cdef class AnswerScanner(FrameScanner):
+    cdef object _waiter_type
+    cdef Py_ssize_t _body  # of the last answer
+    cdef Py_ssize_t _answer_end
+    cdef _next(self, dict waiters, unsigned char *buf, Py_ssize_t start, Py_ssize_t end)
+
+
 cdef class OneFrameScanner(FrameScanner):
     cdef public bytes access_key  # these three after `expect_signatures` only
     cdef public bytes signature
     cdef public bytes signed_content  # the values it was signed for
-    cdef void _begin(self) noexcept
-    cdef bint _is_whole(self) noexcept
     cdef _take(self, unsigned char *buf, bint is_binary)
     cdef int _take_signature(self, unsigned char *buf) except? -1

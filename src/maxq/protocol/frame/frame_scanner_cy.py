@@ -141,6 +141,17 @@ class FrameScanner:
 
     @cython.cfunc
     @cython.exceptval(check=False)
+    def _begin(self) -> cython.void:
+        """Reset the fields before the next frame is scanned. Subclasses that have fields override it."""
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _is_whole(self) -> cython.bint:
+        """Returns whether all required fields were present."""
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def _wants(self) -> cython.bint:
         """Returns whether the scanner reads requests of `_code`."""
         return False
@@ -358,6 +369,29 @@ class FrameScanner:
 
 
 @cython.cclass
+class AnswerScanner(FrameScanner):
+    """Reads answers, one behind the other, for those who wait for them; subclasses define which fields they read, and
+    set what type their waiters have."""
+
+    @cython.cfunc
+    def _next(self, waiters: dict, buf: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        """Read the answer at `start`. Returns the one who waits for it, and sets where its body begins and where it
+        ends; None if it is incomplete, of another kind, or no such one waits for it."""
+        if end - start < 8:
+            return None
+        length: cython.longlong = u32(buf, start)
+        if length < 4 or length + 4 > end - start:
+            return None
+        self._begin()
+        self._answer_end = start + 4 + length
+        self._body = self._header(buf, start, self._answer_end)
+        if self._body == 0 or self._frame_flag != 1 or not self._is_whole():
+            return None
+        waiter = waiters.get(self._opaque)
+        return waiter if type(waiter) is self._waiter_type else None
+
+
+@cython.cclass
 class OneFrameScanner(FrameScanner):
     """Reads the one frame at a place and keeps the bytes that its signature covers; subclasses define which fields they
     read."""
@@ -399,17 +433,6 @@ class OneFrameScanner(FrameScanner):
             return start
         self._take(buf, buf[start + 4] == 1)
         return start + 4 + length
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _begin(self) -> cython.void:
-        """Reset the fields before the next frame is scanned. Subclasses that have fields override it."""
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _is_whole(self) -> cython.bint:
-        """Returns whether all required fields were present."""
-        return False
 
     @cython.cfunc
     def _take(self, buf: cython.p_uchar, is_binary: cython.bint):

@@ -4,6 +4,8 @@ class FrameScanner:
     signed: bool
     content: bytearray
 
+class AnswerScanner(FrameScanner): ...
+
 class OneFrameScanner(FrameScanner):
     access_key: bytes
     signature: bytes
