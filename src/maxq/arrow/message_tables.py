@@ -43,6 +43,7 @@ RESULT_SCHEMA: Final = pa.schema(
         "queueOffset": pa.int64(),
         "sendStatus": pa.string(),
         "error": pa.string(),
+        "mayBeStored": pa.bool_(),
     }
 )
 
@@ -282,6 +283,7 @@ class Outcome:
         first_offset: of the first; those of the others follow it.
         status: name of the send status.
         error: why they were not stored.
+        may_be_stored: they may be, in spite of the error.
     """
 
     rows: Numbers
@@ -290,13 +292,15 @@ class Outcome:
     first_offset: int = -1
     status: str = ""
     error: str = ""
+    may_be_stored: bool = False
 
 
 def result_table(count: int, key_prefix: str, outcomes: Iterable[Outcome]) -> pa.RecordBatch:
-    """Return the table of `count` rows (RESULT_SCHEMA). Rows that no outcome names are null."""
+    """Return the table of `count` rows (RESULT_SCHEMA). Rows that no outcome names are not stored."""
     keys, places = np.zeros(count, np.int64), np.full(count, -1, np.int32)
     ids, offsets = np.zeros(count, np.int32), np.zeros(count, np.int64)
     states, errors = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    unknown = np.zeros(count, np.bool_)
     brokers: dict[str, int] = {}
     statuses: dict[str, int] = {}
     reasons: dict[str, int] = {}
@@ -305,6 +309,7 @@ def result_table(count: int, key_prefix: str, outcomes: Iterable[Outcome]) -> pa
         keys[rows] = one.first_key + each
         if one.queue is None:
             errors[rows] = reasons.setdefault(one.error, len(reasons))
+            unknown[rows] = one.may_be_stored
             continue
         places[rows] = brokers.setdefault(one.queue[0], len(brokers))
         ids[rows] = one.queue[1]
@@ -319,6 +324,7 @@ def result_table(count: int, key_prefix: str, outcomes: Iterable[Outcome]) -> pa
             pa.array(offsets, mask=missing),
             _chosen(states, list(statuses)),
             _chosen(errors, list(reasons)),
+            pa.array(unknown, mask=~missing),
         ],
         schema=RESULT_SCHEMA,
     )

@@ -64,7 +64,8 @@ class ArrowSendError(ClientError):
 
     Attributes:
         sent: what became of each row until then, as `send_arrow` returns it. Rows with a null `queueOffset` are not
-            stored, as far as is known; `error` says why, where a request failed.
+            stored, or, where `mayBeStored` is true, nobody knows; `error` says why, where a request failed.
+        may_be_stored: `mayBeStored` is true of a row.
     """
 
     def __init__(self, message: str, sent: "pa.RecordBatch", cause: Exception) -> None:
@@ -72,6 +73,7 @@ class ArrowSendError(ClientError):
         self.sent = sent
         self.retriable = getattr(cause, "retriable", False)
         self.is_wrong_value = getattr(cause, "is_wrong_value", False)
+        self.may_be_stored = True in sent.column("mayBeStored").unique().to_pylist()
 
 
 class RequestTimeoutError(ClientError):

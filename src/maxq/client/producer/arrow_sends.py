@@ -214,7 +214,7 @@ class ArrowSends:
         if before is not None:
             await asyncio.wait([before])
         if encoded.queue in self._broken:
-            self._note(encoded, error=_OUT_OF_ORDER)
+            self._note(encoded)
             return
         if not encoded.plain or encoded.count == 1:
             await self._send_singly(encoded)
@@ -222,7 +222,7 @@ class ArrowSends:
         try:
             result = await self._send_batch(encoded)
         except Exception as error:
-            self._note(encoded, error=str(error))
+            self._note(encoded, error=error)
             self._fail(f"a batch of {encoded.count} rows from row {int(encoded.parts[0][0][0])} on failed", error)
             self._break(encoded.queue)
         else:
@@ -274,7 +274,7 @@ class ArrowSends:
                 prepared, config.send_msg_timeout, config.retry_times_when_send_failed, queue=encoded.queue
             )
         except Exception as error:
-            self._outcomes.append(outcome(rows, key, error=str(error)))
+            self._outcomes.append(outcome(rows, key, error=str(error), may_be_stored=_may_be_stored(error)))
             self._fail(f"row {row} failed", error)
             self._break(encoded.queue)
         else:
@@ -283,11 +283,14 @@ class ArrowSends:
 
     # --- outcomes ---
 
-    def _note(self, encoded: "Encoded", result: SendResult | None = None, error: str = "") -> None:
+    def _note(self, encoded: "Encoded", result: SendResult | None = None, error: Exception | None = None) -> None:
+        """Note what became of messages: their result, or an error; without either they were not sent, for they would
+        be out of order."""
         offset = 0 if result is None else result.queue_offset
+        text, may_be_stored = (_OUT_OF_ORDER, False) if error is None else (str(error), _may_be_stored(error))
         for rows, key in encoded.parts:
             if result is None:
-                self._outcomes.append(self._tables.Outcome(rows, key, error=error))
+                self._outcomes.append(self._tables.Outcome(rows, key, error=text, may_be_stored=may_be_stored))
                 continue
             queue = result.message_queue.broker_name, result.message_queue.queue_id
             self._outcomes.append(self._tables.Outcome(rows, key, queue, offset, result.send_status.name))
@@ -309,3 +312,8 @@ class ArrowSends:
             task.cancel()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _may_be_stored(error: Exception) -> bool:
+    """Return whether messages may be stored in spite of this error. Of one that is not ours nobody knows."""
+    return getattr(error, "may_be_stored", True)

@@ -419,7 +419,7 @@ class Producer:
             topic: of rows without one.
 
         Returns:
-            A row for each row: uniqKey, brokerName, queueId, queueOffset, sendStatus, error (null).
+            A row for each row: uniqKey, brokerName, queueId, queueOffset, sendStatus; error and mayBeStored (null).
 
         Raises:
             ArrowSendError: a row cannot be sent, or a batch failed: rows before it, and those on their way, were sent;

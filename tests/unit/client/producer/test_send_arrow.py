@@ -322,7 +322,10 @@ def test_rows_before_a_bad_one_are_sent_and_the_error_names_it(bad_at: int, colu
     simulate(story)
 
 
-def test_a_failed_batch_ends_the_call_and_its_rows_are_told() -> None:
+def test_a_failed_batch_ends_the_call_and_its_rows_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maxq.client.producer.arrow_sends._BATCH_BYTES", 8 << 10)
+    monkeypatch.setattr("maxq.client.producer.arrow_sends._MOST_BYTES", 64 << 10)
+
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         cluster.route("T", queues=2)
@@ -336,12 +339,12 @@ def test_a_failed_batch_ends_the_call_and_its_rows_are_told() -> None:
             return cluster.broker._send(None, request)  # type: ignore[arg-type]
 
         cluster.broker.scripts[BATCH] = answer
-        rows = [{"body": b"%06d" % n + bytes(1000)} for n in range(50_000)]
+        rows = [{"body": b"%06d" % n + bytes(100)} for n in range(12_000)]
         async with make(cluster) as producer:
             with pytest.raises(ArrowSendError, match=r"rows from row \d+ on failed: CODE: 13") as raised:
                 await producer.send_arrow(pa.Table.from_pylist(rows), topic="T")
         sent = raised.value.sent.to_pylist()
-        assert len(sent) < 50_000, "no more rows are taken"
+        assert len(sent) < 12_000, "no more rows are taken"
         there = stored(cluster)
         assert len(there) == sum(one["queueOffset"] is not None for one in sent)
         for row, one in zip(rows, sent, strict=False):
@@ -349,6 +352,24 @@ def test_a_failed_batch_ends_the_call_and_its_rows_are_told() -> None:
                 assert there[one["brokerName"], one["queueId"], one["queueOffset"]].body == row["body"]
         errors = {one["error"] for one in sent if one["queueOffset"] is None}
         assert any(error and "not this one" in error for error in errors)
+        assert {(one["queueOffset"] is None, one["mayBeStored"]) for one in sent} == {(False, None), (True, False)}
+        assert not raised.value.may_be_stored
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+def test_rows_of_which_nobody_knows_whether_they_are_stored_are_told(rows: int) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        cluster.broker.scripts[BATCH] = cluster.broker.scripts[SEND] = lambda request: None  # no answer comes
+        async with make(cluster, send_msg_timeout=500) as producer:
+            with pytest.raises(ArrowSendError) as raised:
+                await producer.send_arrow(pa.table({"body": [b"x"] * rows}), topic="T")
+        assert raised.value.may_be_stored
+        sent = raised.value.sent.to_pylist()
+        assert [(one["queueOffset"], one["mayBeStored"]) for one in sent] == [(None, True)] * rows
 
     simulate(story)
 
