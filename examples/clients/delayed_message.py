@@ -20,14 +20,16 @@ def main() -> None:
         mistake = Message(TOPIC, b"never mind")
         mistake.delay_time_ms = 60_000
         handle = producer.send(mistake).recall_handle
+        if handle is None:
+            raise SystemExit("no message can be taken back: the broker needs recallMessageEnable=true")
         producer.recall_message(TOPIC, handle)
 
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     with LitePullConsumer("example-drinkers", name_server(), consume_from_where=first) as consumer:
         consumer.subscribe(TOPIC)
-        messages = []
+        messages = consumer.poll(1000)
         while not messages:
-            messages = list(consumer.poll(1000))
+            messages = consumer.poll(1000)
     print(f"{messages[0].body.decode()!r}, {time.time() - started:.1f} s after it was sent")
 
 
