@@ -263,8 +263,9 @@ class CheckPointBuffer:
         self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
     def begins(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Note where a group begins whose offsets were removed, while the journal still tells what it had before."""
-        if self.journal.tells_of(topic, group, queue_id):
+        """Note where a group begins whose offsets were removed, while the journal still tells what it had before. A
+        group that has messages here lost its offsets with its broker's power, and goes on behind them."""
+        if (topic, group, queue_id) not in self._cursors and self.journal.tells_of(topic, group, queue_id):
             self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
     def _number(self) -> int:

@@ -413,6 +413,19 @@ async def test_a_deleted_group_has_popped_nothing_and_goes_on_before_it_if_it_is
     assert max(parts.offsets.query_offset(GROUP, "T", 0), parts.buffer.latest_offset("T", GROUP, 0)) <= 0
 
 
+async def test_a_group_whose_offsets_went_with_the_power_goes_on_behind_what_is_open_at_each_start(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    parts.create()
+    service = await _started(serve(parts))
+    _popped(parts, 0, 2)
+    assert parts.offsets.query_offset(GROUP, "T", 0) == -1
+    parts.buffer.begins("T", GROUP, 0, 0)
+    service.stop()
+    await _started(serve(parts))
+    assert parts.buffer.latest_offset("T", GROUP, 0) == 2
+
+
 async def test_a_master_tells_nothing_whoever_asks(parts: PopParts, serve: Callable[[PopParts], Service]) -> None:
     service = await _started(serve(parts))
     _popped(parts, 0, 1)
