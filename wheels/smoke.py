@@ -27,7 +27,7 @@ assert not any(map(shutil.which, ("cc", "gcc", "clang"))), "there is a compiler"
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 with maxq.Standalone() as server:
     address = server.namesrv_address
-    with Producer("smoke", address) as producer:
+    with Producer("smoke", address, send_msg_timeout=60_000) as producer:  # an emulated processor is slow
         assert producer.send(Message("T", b"0")).send_status.name == "SEND_OK"
         assert len(producer.send_many(Message("T", b"%d" % n) for n in range(1, 1000))) == 1000 - 1
         producer.send_batch([Message("T", b"%d" % n) for n in range(1000, 1010)])
