@@ -43,6 +43,7 @@ SETTINGS: Final = {
 GROWS: Final = frozenset(
     {
         "maxq.store.log.deletions.Deletions._rows",  # 100,000 topics
+        "maxq.broker.tables.offset.operator_changes.OperatorChanges._numbers",  # 1,000 keys
         "maxq.store.context.store_stats.StoreStats._samples",  # ten minutes, one a second
         "maxq.broker.stats.stats_item.StatsItem",  # by topic and group; what no day has moved is forgotten
         "maxq.broker.transaction.transaction_ledger.TransactionLedger._marks",  # 64 KiB behind the first open one

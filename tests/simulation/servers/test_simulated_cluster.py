@@ -315,7 +315,7 @@ def test_wrong_arguments_are_named() -> None:
 
     with pytest.raises(ValueError, match="brokers=4"):
         simulate(story, seed=16, brokers=4)
-    with pytest.raises(AssertionError, match="there is no trouble 'flood'; there is kill broker, "):
+    with pytest.raises(ValueError, match="there is no trouble 'flood'; there is kill broker, "):
         simulate(story, seed=16)
 
     async def hand_over(sim: Simulation) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from maxq.store.tools.queue_files import MAX_EXT_ADDRESS
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 
@@ -114,6 +115,10 @@ def _queue(disk: SimDisk, rng: SimRng, _on_disk: dict[int, dict[str, object]]) -
         return None  # a pre-blank unit: nobody reads it
     file = path.removeprefix("store/")
     _flip(disk, rng, file, position)
+    tags_code = struct.unpack_from(">q", disk.read(PurePath(path)), unit + 12)[0]
+    if position >= unit + 12 and tags_code <= MAX_EXT_ADDRESS:
+        # It may be the address of an extension that is gone, and then whoever selects looks at the message itself.
+        return Flip("consumequeue, extension", file, position, needs_rebuild=True)
     return Flip("consumequeue", file, position, lambda named: named == unit, needs_rebuild=True)
 
 
