@@ -421,14 +421,15 @@ def test_threads_that_poll_together_get_each_message_once_and_all_of_it_is_commi
 
 @pytest.mark.parametrize("as_table", [False, True])
 def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
-    namesrv: str, topic: str, name: Name, as_table: bool
+    namesrv: str, name: Name, as_table: bool
 ) -> None:
     class InterruptError(Exception):
         pass
 
+    topic, group = name(f"T{as_table}"), name(f"G{as_table}")
     _send(namesrv, topic, 500)
     bodies: list[bytes] = []
-    with LitePullConsumer(name("G"), namesrv, consume_from_where=FIRST, pull_batch_size=4) as consumer:
+    with LitePullConsumer(group, namesrv, consume_from_where=FIRST, pull_batch_size=4) as consumer:
         consumer.subscribe(topic)
 
         def poll(at: int) -> None:
@@ -463,7 +464,7 @@ def test_polls_that_take_what_is_here_lose_nothing_when_they_are_interrupted(
         while len(bodies) < 500 and time.monotonic() < ends:
             poll(0)
     assert sorted(bodies) == sorted(b"%d" % number for number in range(500))
-    assert _progress(namesrv, name("G"), topic) == 500
+    assert _progress(namesrv, group, topic) == 500
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")

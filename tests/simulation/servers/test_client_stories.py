@@ -102,7 +102,7 @@ def _volatile(patch: pytest.MonkeyPatch) -> None:
         (_skipping, range(0, 140, 7)),
         (_mortal, range(0, 140, 7)),
         (_unsettled, range(85, 140)),
-        (_volatile, range(84, 140)),
+        (_volatile, range(149, 200)),
     ],
 )
 def test_a_broken_promise_is_found(
