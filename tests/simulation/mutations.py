@@ -399,7 +399,7 @@ MUTATIONS: Final = {
         "store-faults", 0, ((IndexFile, "agrees_with_entries", _agrees),)
     ),
     "acks that nobody can read yet are taken for none": Mutation(
-        "pop-faults", 66, ((PopReviveService, "_shown_until", _delivered_until),)
+        "pop-faults", 111, ((PopReviveService, "_shown_until", _delivered_until),)
     ),
     "the journal forgets what is held in order": Mutation(
         "pop-faults", 6, ((OrderService, "note_blocks", _note_no_blocks),)
