@@ -156,9 +156,8 @@ class AckMessageProcessor(RequestProcessor):
     def _ack_in_order(
         self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, pop_time: int
     ) -> int:
-        was_there = self._orders.knows(topic, group, queue_id)
-        if not (was_there or 0 <= self._store.store_time_at(topic, queue_id, offset) <= pop_time):
-            return self._buffer.noted_end()  # of a deleted topic: this message was not there when it was popped
+        if not (self._orders.knows(topic, group, queue_id) or self._was_there(topic, queue_id, offset, pop_time)):
+            return self._buffer.noted_end()
         known, end = self._orders.ack(topic, group, queue_id, offset, pop_time, connection.remote_address)
         if not known:
             raise RequestRefusedError(
@@ -168,6 +167,11 @@ class AckMessageProcessor(RequestProcessor):
             )
         self._count(group, topic, 1)
         return end
+
+    def _was_there(self, topic: str, queue_id: int, offset: int, pop_time: int) -> bool:
+        """Return whether the message had been stored at `pop_time`, in ms. If not, the receipt is for a message of a
+        deleted topic of the same name."""
+        return 0 <= self._store.store_time_at(topic, queue_id, offset) <= pop_time
 
     def _count(self, group: str, topic: str, acks: int) -> None:
         self._stats.add(names.GROUP_ACK_NUMS, f"{topic}@{group}", acks)
@@ -210,7 +214,9 @@ class AckMessageProcessor(RequestProcessor):
         if live is not None:
             self._count(old.group, old.topic, 1)
             end = self._buffer.replace(point, handle.revive_qid, live, header.offset, by=old.key).end_offset
-        elif self._buffer.has_ended(handle.pop_time):  # a check point more would make the message come once more
+        elif self._buffer.has_ended(handle.pop_time) or not self._was_there(
+            header.topic, header.queue_id, header.offset, handle.pop_time
+        ):  # a check point more would make the message come once more
             end = self._buffer.noted_end()
         else:
             self._buffer.add_renewed(point, handle.revive_qid, by=old.key)

@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from maxq.runtime.interfaces import Disk, FileInfo
 from maxq.store.context.store_context import StoreContext
+from maxq.store.dledger.entries_cy import ANY_INDEX, scan_entries
 from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.files.mapped_file import MappedFile, clear
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
@@ -122,16 +123,23 @@ class DLedgerCommitLog(CommitLog):
         whole = max(whole, 0)
         for entry in entries[whole:]:
             if entry.size == size:
-                region = disk.map(folder / entry.name, size, read_only=True)
-                magic, index = bytes(region.view[:4]), int.from_bytes(region.view[8:16], "big")
-                region.close()
-                if magic == _ENTRY_MAGIC and index <= durable_index:
+                if 0 <= self._first_index_in(entry) <= durable_index:
                     return
             elif entry.size:
                 return
         for entry in reversed(entries[whole:]):
             disk.delete(folder / entry.name)
             log.warning("%s lies behind a file that a loss of power took, and was never flushed: deleted", entry.name)
+
+    def _first_index_in(self, entry: FileInfo) -> int:
+        """Return the index of the file's first entry; -1 if there is none, or if its header did not become durable as a
+        whole: it is not at the place that it states, or calls itself entry 0 although the log does not begin there."""
+        region = self._context.disk.map(self.files.folder / entry.name, entry.size, read_only=True)
+        size = min(max(ENTRY_HEADER_SIZE, int.from_bytes(region.view[4:8], "big")), entry.size)
+        begin = int(entry.name)
+        after, index, _, _ = scan_entries(region.view, 0, size, begin, ANY_INDEX, 0, False)
+        region.close()
+        return index if after and (index or not begin) else -1
 
     def _is_remnant(self, first: FileInfo, durable_index: int, begin_position: int) -> bool:
         """Return whether the first file is the rest of a longer sequence that a loss of power took: it is not the log's

@@ -48,9 +48,11 @@ class MappedFileQueue:
             self._disk.delete(self.folder / found.pop().name)
         for entry in found:
             if entry.size != self.file_size:
+                remedy = f"Set {setting} to the size the store was written with, or restore the file from a copy."
+                if not entry.size:  # no setting explains that
+                    remedy = "Restore it from a copy; to give up what it held, move it and all later files away."
                 raise StoreRefusedError(
-                    f"{self.folder / entry.name} has {entry.size} bytes, but {setting} is {self.file_size}. "
-                    f"Set {setting} to the size the store was written with, or restore the file from a copy."
+                    f"{self.folder / entry.name} has {entry.size} bytes, but {setting} is {self.file_size}. {remedy}"
                 )
             self._append_loaded(int(entry.name))
 

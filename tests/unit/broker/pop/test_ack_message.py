@@ -109,11 +109,16 @@ class Checks:
 
 
 class Store:
+    stored_ms = POP_TIME
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         return 41 if (topic, queue_id) == ("T", 3) else -1
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return 45 if (topic, queue_id) == ("T", 3) else 0
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        return self.stored_ms if (topic, queue_id) == ("T", 3) else -1
 
 
 class Acknowledgement:
@@ -135,14 +140,14 @@ class Acknowledgement:
 class World:
     def __init__(self) -> None:
         self.clock, self.buffer, self.records, self.orders = Clock(), Buffer(), Records(), Orders()
-        self.checks, self.safe = Checks(), Acknowledgement()
+        self.checks, self.safe, self.store = Checks(), Acknowledgement(), Store()
         self.refused_at_start = False
         own = BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911)
         env = environment(own=own, clock=self.clock)
         self.counted: list[tuple[Any, ...]] = []
         env.stats.add = lambda *what: self.counted.append(what)  # type: ignore[method-assign]
         self.processor = AckMessageProcessor(
-            env, messages(store=Store(), acknowledgement=self.safe), self.checks, self.buffer, self.orders,  # type: ignore[arg-type]
+            env, messages(store=self.store, acknowledgement=self.safe), self.checks, self.buffer, self.orders,  # type: ignore[arg-type]
             self.records, self._ready,  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -327,6 +332,13 @@ async def test_new_check_points_of_one_moment_have_times_of_their_own(world: Wor
 
 async def test_a_change_of_what_has_ended_makes_no_check_point(world: World) -> None:
     world.buffer.ended_before = POP_TIME + 1
+    assert (await world.change(42)).code == ResponseCode.SUCCESS
+    assert (world.buffer.asked, world.records.put) == ([], [])
+    assert world.safe.waited_for == [700]
+
+
+async def test_a_change_of_a_deleted_topics_message_makes_no_check_point_in_the_new_topic(world: World) -> None:
+    world.store.stored_ms = POP_TIME + 1
     assert (await world.change(42)).code == ResponseCode.SUCCESS
     assert (world.buffer.asked, world.records.put) == ([], [])
     assert world.safe.waited_for == [700]

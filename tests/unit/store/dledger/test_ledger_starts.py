@@ -1,7 +1,11 @@
 """Where a start says that a log begins and ends whose files are not as they were left: entries without a CRC of their
 header, as Java writes them, among them."""
 
+import pytest
+
+from maxq.errors import StoreRefusedError
 from maxq.protocol.dledger.ledger import HardState
+from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_disk import SimDisk
 from tests.unit.store.dledger.worlds import BASE, leading, new_disk, opened
@@ -136,3 +140,24 @@ def test_a_header_with_zeros_at_a_border_of_sectors_may_have_been_written_in_par
     change(disk, 500, (TERM, (1 << 40 | 2).to_bytes(8, "big")))
     store = opened(disk)
     assert (store.end_index, store.report.amnesia) == (0, [])
+
+
+@pytest.mark.parametrize("torn", [(slice(8, 48),), (INDEX,)])
+def test_a_file_whose_length_a_loss_of_power_took_is_cut_with_what_was_never_flushed_behind_it(
+    torn: tuple[slice, ...],
+) -> None:
+    """The header of the first entry behind it says index 0 where its sector was not written: that is no old entry."""
+    disk = filled(60)
+    LedgerCheckpointFile(disk, FOLDER).save(LedgerCheckpoint(end_index=10))
+    disk.write(FOLDER / "data" / f"{FILE:020d}", b"")
+    change(disk, 2 * FILE, *((part, bytes(part.stop - part.start)) for part in torn))
+    store = opened(disk)
+    assert (store.end_index, store.amnesiac_until, store.report.amnesia) == (19, -1, [])
+
+
+def test_a_file_without_bytes_in_front_of_durable_entries_is_refused() -> None:
+    disk = filled(60)
+    LedgerCheckpointFile(disk, FOLDER).save(LedgerCheckpoint(end_index=45))
+    disk.write(FOLDER / "data" / f"{FILE:020d}", b"")
+    with pytest.raises(StoreRefusedError, match="has 0 bytes"):
+        opened(disk)

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.errors import StoreRefusedError
 from tests.unit.store import naive
-from tests.unit.store.recovery.recovery_world import assert_whole, close, fill, last_file, reopened
+from tests.unit.store.recovery.recovery_world import assert_whole, close, delete_inventory, fill, last_file, reopened
 from tests.unit.store.stores import message, new_store, opened, small_config
 
 
@@ -52,6 +52,21 @@ def test_an_empty_last_log_file_is_dropped(tmp_path: Path) -> None:
     last = int(last_file(tmp_path).name)
     (tmp_path / "commitlog" / f"{last + 65_536:020d}").write_bytes(b"")
     store, _ = reopened(tmp_path)
+    store.close()
+    assert_whole(tmp_path)
+
+
+def test_an_emptied_log_file_in_front_of_messages_is_refused_and_may_be_given_up(tmp_path: Path) -> None:
+    offsets = fill(tmp_path, clean=False)
+    files = naive.files(tmp_path / "commitlog")
+    files[1].write_bytes(b"")
+    with pytest.raises(StoreRefusedError, match=r"0{15}65536 has 0 bytes.* move it and all later files away"):
+        reopened(tmp_path)
+    for path in files[1:]:
+        path.rename(tmp_path / path.name)
+    delete_inventory(tmp_path)
+    store, report = reopened(tmp_path)
+    assert 0 < report.end_offset <= 65_536 < offsets[-1]
     store.close()
     assert_whole(tmp_path)
 
