@@ -130,7 +130,7 @@ class _Texts:
     @cython.cfunc
     @cython.exceptval(-1)
     def _grow(self, size: cython.longlong) -> cython.int:
-        """Make room for `size` bytes together."""
+        """Enlarge the buffer of values to at least `size` bytes."""
         if size <= self._room:
             return 0
         if size > _MOST_BYTES:
@@ -152,7 +152,7 @@ class _Texts:
     @cython.cfunc
     @cython.exceptval(-1)
     def _grow_offsets(self, count: cython.Py_ssize_t) -> cython.int:
-        """Make room for `count` offsets together."""
+        """Enlarge the buffer of offsets, 4 bytes each, to at least `count` of them."""
         room: cython.Py_ssize_t = max(count, 2 * self._offset_room)
         larger: object = pa.allocate_buffer(4 * room)
         view: object = memoryview(larger).cast("B")
@@ -172,7 +172,7 @@ class _Texts:
     @cython.inline
     @cython.exceptval(-1)
     def _reserve(self, size: cython.Py_ssize_t) -> cython.int:
-        """Make room for one more value of `size` bytes."""
+        """Enlarge both buffers where one more value of `size` bytes does not fit."""
         if self._at + size > self._room:
             self._grow(self._at + size)
         if self._count + 2 > self._offset_room:

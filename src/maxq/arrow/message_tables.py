@@ -224,7 +224,7 @@ def _alone(column: Any) -> Any:
 
 
 def _pairs(lists: Any) -> Any:
-    """Return lists of structs (key, value) as maps."""
+    """Convert a column of lists of (key, value) structs to a column of maps."""
     lists = lists.cast(pa.list_(lists.type.value_type))
     pairs = lists.flatten()
     if pairs.null_count or pairs.field("key").null_count:
@@ -236,7 +236,7 @@ def _pairs(lists: Any) -> Any:
 
 
 def _fields(structs: Any) -> Any:
-    """Return structs of strings as maps: the fields that are not null."""
+    """Convert a column of structs to a column of maps from field name to text; fields that are null are left out."""
     rows, names = len(structs), [field.name for field in structs.type]
     if not names:
         return pa.array([()] * rows, _PAIRS)
@@ -265,7 +265,7 @@ def first_bad_row(batch: pa.RecordBatch, check: Callable[[pa.RecordBatch], objec
 
 
 def numbers(values: Sequence[int]) -> Numbers:
-    """Return these numbers as an array."""
+    """Convert row numbers to an array of 64-bit integers."""
     return np.array(values, np.int64)
 
 

@@ -41,7 +41,7 @@ class ProducerCalls(
         "fetch_publish_message_queues",
     ),
 ):
-    """Calls of a Producer."""
+    """Methods that the blocking Producer has from the asynchronous one; each returns when its call is done."""
 
 
 def __getattr__(name: str) -> Any:

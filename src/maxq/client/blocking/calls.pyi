@@ -53,7 +53,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 ADMIN_PARTS: dict[str, str]
 
 class ProducerCalls(Face[Producer], metaclass=ABCMeta):
-    """Calls of a Producer."""
+    """Methods that the blocking Producer has from the asynchronous one; each returns when its call is done."""
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: whether the message was stored is not known. Waits up to send_msg_timeout for a
         connection.

@@ -13,7 +13,7 @@ class PushConsumerCalls(
     calls=("assigned_queues", "wait_for_assignment"),
     before_start=("subscribe", "unsubscribe", "suspend", "resume"),
 ):
-    """Calls of a PushConsumer."""
+    """Methods that the blocking PushConsumer has from the asynchronous one; each returns when its call is done."""
 
 
 class LitePullConsumerCalls(
@@ -33,7 +33,7 @@ class LitePullConsumerCalls(
     ),
     before_start=("subscribe", "unsubscribe", "assign"),
 ):
-    """Calls of a LitePullConsumer."""
+    """Methods that the blocking LitePullConsumer has from the asynchronous one; each returns when its call is done."""
 
 
 class SimpleConsumerCalls(
@@ -42,4 +42,4 @@ class SimpleConsumerCalls(
     calls=("receive", "ack", "ack_all", "change_invisible_duration"),
     before_start=("subscribe", "unsubscribe"),
 ):
-    """Calls of a SimpleConsumer."""
+    """Methods that the blocking SimpleConsumer has from the asynchronous one; each returns when its call is done."""

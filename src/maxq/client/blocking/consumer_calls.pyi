@@ -12,7 +12,7 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 
 class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
-    """Calls of a PushConsumer."""
+    """Methods that the blocking PushConsumer has from the asynchronous one; each returns when its call is done."""
     def assigned_queues(self) -> list[MessageQueue]:
         """Return the queues that this member holds, sorted, with those it pops from (queue id -1: all of a broker)."""
     def wait_for_assignment(
@@ -45,14 +45,14 @@ class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
             FilterExpressionError: an SQL92 expression that is wrong.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Receive no more messages of a topic."""
+        """Stop receiving messages of a topic."""
     def suspend(self) -> None:
         """Stop pulling. Messages that were pulled are still consumed."""
     def resume(self) -> None:
         """Start to pull again after `suspend` has stopped it."""
 
 class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
-    """Calls of a LitePullConsumer."""
+    """Methods that the blocking LitePullConsumer has from the asynchronous one; each returns when its call is done."""
     def committed(self, queue: MessageQueue) -> int:
         """Return the group's committed queue offset of a queue, -1 if there is none."""
     def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -113,7 +113,7 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
         """
 
 class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
-    """Calls of a SimpleConsumer."""
+    """Methods that the blocking SimpleConsumer has from the asynchronous one; each returns when its call is done."""
     def receive(
         self, max_messages: int = 32, invisible_ms: int | None = None, *, wait_ms: int | None = None
     ) -> list[MessageExt]:
@@ -159,4 +159,4 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
             BrokerError: the consumer runs, and its broker does not select by SQL92.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Receive no more messages of a topic."""
+        """Stop receiving messages of a topic."""

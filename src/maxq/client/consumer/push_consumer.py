@@ -127,7 +127,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._announce_soon()
 
     def unsubscribe(self, topic: str) -> None:
-        """Receive no more messages of a topic."""
+        """Stop receiving messages of a topic."""
         self._wanted.pop(wrap(self._config.namespace, topic), None)
         self._announce_soon()
 

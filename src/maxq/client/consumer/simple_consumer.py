@@ -110,7 +110,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         )
 
     async def unsubscribe(self, topic: str) -> None:
-        """Receive no more messages of a topic."""
+        """Stop receiving messages of a topic."""
         self._wanted.pop(wrap(self._config.namespace, topic), None)
         if self._instance is not None:
             await self._announce()

@@ -393,12 +393,12 @@ class PulledRecords:
 
     def messages(self):
         # type: (...) -> list[MessageExt]
-        """Make the messages."""
+        """Decode the records to messages, in the order of the queue."""
         return _walk(self.view, self.pull, None, True, False)
 
     def data(self):
         # type: (...) -> bytes
-        """Return the bytes of the records."""
+        """Return a copy of the encoded records, back to back."""
         return bytes(self.view)
 
 
@@ -408,7 +408,7 @@ def read_records(
     tags=None,  # type: Container[str] | None
 ):
     # type: (...) -> list[MessageExt] | None
-    """Make the messages of a pull.
+    """Decode the messages of a pull.
 
     Args:
         data: records, back to back.
