@@ -267,7 +267,7 @@ class PromiseTraffic:
             say.
         recalls: what is drawn by a producer that takes back what it has sent; None: there is none.
         late_s: a pop that took so long was answered although no slave has it, so that a slave which acts as master
-            then may give the messages to others (docs/pop.md).
+            then may give the messages to others (docs/explanation/pop.md).
     """
 
     POPPERS = 2

@@ -27,7 +27,7 @@ def response_codes() -> str:
         _MADE.format("src/maxq/codes.py"),
         "A server answers each request with a code and, unless that is 0, with a remark: what was measured, which",
         "limit counts, and what to do. `maxq.errors.BrokerError` has both, as `code` and `remark`. Refusals for want",
-        "of room, rights or role are explained in [operations.md](../operations.md#why-a-request-was-refused).",
+        "of room, rights or role are explained in [monitor.md](../howto/monitor.md#why-a-request-was-refused).",
         "",
         "| Code | Name | Meaning | What to do |",
         "|---:|---|---|---|",
@@ -68,7 +68,7 @@ def python_api() -> str:
         "",
         _MADE.format("maxq.api"),
         "`maxq.api` has the blocking clients, `maxq.aio` those for asyncio by the same names.",
-        "How they are used is told in [client.md](../client.md), and their settings in",
+        "How they are used is told in [the Python client](../howto/python-client.md), and their settings in",
         "[client-settings.md](client-settings.md).",
     ]
     for title, module in (("Blocking clients and values", maxq.api), ("Clients for asyncio", maxq.aio)):

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md do what they say: its Python, in its order, over topics that are there.
+"""The examples of docs/howto/spark.md do what they say: its Python, in its order, over topics that are there.
 
 The tables of latencies take Spark half a minute: jobs/test_trace.py has them.
 """
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import maxq
 from maxq.api import Message, Producer
 
-MANUAL = Path(__file__).parents[2] / "docs" / "pipeline.md"
+MANUAL = Path(__file__).parents[2] / "docs/howto/spark.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
 
 _ORDERS = 20

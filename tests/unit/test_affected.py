@@ -45,7 +45,7 @@ def test_files_are_modules_of_sources_and_of_what_is_compiled_with_them(
 ) -> None:
     (tmp_path / "src/maxq").mkdir(parents=True)
     (tmp_path / "src/maxq/record_cy.py").write_text("from cython.cimports.maxq.layout import SIZE\n")
-    files = ["src/maxq/layout.pxd", "src/maxq/log.py", "tests/unit/test_log.py", "docs/pop.md", "src/maxq/gone.py"]
+    files = ["src/maxq/layout.pxd", "src/maxq/log.py", "tests/unit/test_log.py", "docs/README.md", "src/maxq/gone.py"]
     assert modules_of(files, graph, tmp_path) == {"maxq.record_cy", "maxq.log", "tests.unit.test_log"}
     assert "tests.unit.test_other" in modules_of(["tests/unit/conftest.py"], graph)
 

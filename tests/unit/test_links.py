@@ -37,4 +37,4 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 def test_there_are_pages() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "SUPPORT.md", "docs/client.md"} <= set(PAGES)
+    assert {"README.md", "CONTRIBUTING.md", "SUPPORT.md", "docs/howto/python-client.md"} <= set(PAGES)

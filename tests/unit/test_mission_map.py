@@ -1,5 +1,5 @@
-"""docs/mission.md names every mechanism, and what it names as done exists; so do the tests that docs/differences.md
-names."""
+"""docs/explanation/mechanisms.md names every mechanism, and what it names as done exists; so do the tests that
+docs/explanation/differences.md names."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "mission.md"
+PAGE = ROOT / "docs/explanation/mechanisms.md"
 
 COUNTS = {"HA": 9, "RW": 5, "S": 36, "LR": 13, "BR": 12, "DL": 13}
 IDS = [f"{group}-{number:02}" for group, count in COUNTS.items() for number in range(1, count + 1)]
@@ -58,7 +58,7 @@ def test_modules_and_tests_of_a_done_row_exist(row: Row) -> None:
         assert not name or re.search(rf"^\s*(async )?def {re.escape(name)}\(", source, re.MULTILINE), test
 
 
-_PAGE_LINES = (ROOT / "docs" / "differences.md").read_text().splitlines()
+_PAGE_LINES = (ROOT / "docs/explanation/differences.md").read_text().splitlines()
 DIFFERENCES = [line for line in _PAGE_LINES if line.startswith("| ")][1:]
 
 

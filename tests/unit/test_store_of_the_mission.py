@@ -1,4 +1,5 @@
-"""Claims of docs/mission.md about the store that stand between its parts: checkpoint, order of loading, cleaning."""
+"""Claims of docs/explanation/mechanisms.md about the store that stand between its parts: checkpoint, order of loading,
+cleaning."""
 
 import os
 import shutil

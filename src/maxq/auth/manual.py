@@ -1,6 +1,6 @@
 """The manual page of all requests: their codes, and what a user needs for each. Made from the table in needs.py.
 
-python -m maxq.auth.manual > docs/requests.md
+python -m maxq.auth.manual > docs/reference/requests.md
 """
 
 from maxq.auth.needs import NEEDS, Row
@@ -9,15 +9,20 @@ from maxq.codes import RequestCode
 _INTRODUCTION = """\
 # Every request
 
-Made from the table in `src/maxq/auth/needs.py` by `python -m maxq.auth.manual > docs/requests.md`; do not edit.
+Do not edit this page. It is made from the table in `src/maxq/auth/needs.py`:
+`python -m maxq.auth.manual > docs/reference/requests.md`
 
-What a user needs where requests must be signed ([security.md](security.md)). Words in `letters like these` are header
-fields; one that a request leaves out needs nothing, unless it says otherwise here. **Record** is what is needed as well
-on the topic of each stored message that the request turns out to mean. **RocketMQ** tells whether RocketMQ asks for
-anything, too; where it does not, `strictAdminAuthorization=false` lets every user do it whose signature is right.
+The table says what a user needs for each request where requests must be signed ([access control](security.md)).
 
-Requests from 30060 to 30091 are MaxQ's own. A request that is not here is refused, except to users whom no rule binds.
-One of a feature that MaxQ does not have (lite topics, the controller) is refused with the reason.
+* `Letters like these` are fields of the request's header. A field that the request leaves out needs nothing, unless the
+  table says otherwise.
+* **Record** is what the user also needs on the topic of each stored message that the request turns out to mean.
+* **RocketMQ** tells whether Java RocketMQ asks for a permission, too. Where it does not,
+  `strictAdminAuthorization=false` lets every user with a correct signature make the request.
+
+Requests from 30060 to 30091 are MaxQ's own.
+A request that is not in the table is refused, except to users whom no rule binds.
+A request of a feature that MaxQ does not have (lite topics, the controller) is refused with the reason.
 
 | code | request | needs | record | RocketMQ |
 |---|---|---|---|---|

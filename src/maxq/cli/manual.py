@@ -1,4 +1,7 @@
-"""docs/admin-commands.md, made from the commands themselves: `python -m maxq.cli.manual > docs/admin-commands.md`."""
+"""The manual page of all admin commands, made from the commands themselves.
+
+python -m maxq.cli.manual > docs/reference/admin-commands.md
+"""
 
 import sys
 from typing import Any
@@ -8,8 +11,10 @@ from maxq.cli.admin import ENTRIES, group
 _HEAD = """\
 # Every admin command
 
-Made from the commands by `python -m maxq.cli.manual`; a test compares. What they have in common
-`docs/command-line.md` says. An option marked `!` is needed. Every command has these:
+Do not edit this page. It is made from the commands: `python -m maxq.cli.manual > docs/reference/admin-commands.md`
+
+[The command line](command-line.md) tells what the commands have in common. An option marked `!` is needed.
+Every command has these options:
 """
 
 

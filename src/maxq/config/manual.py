@@ -1,6 +1,6 @@
 """The manual page of all settings, made from their rows.
 
-python -m maxq.config.manual > docs/settings.md
+python -m maxq.config.manual > docs/reference/settings.md
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,25 @@ from maxq.config.setting import Setting, settings_of
 _INTRODUCTION = """\
 # Settings
 
-Made from the tables in `src/maxq/config` by `python -m maxq.config.manual > docs/settings.md`; do not edit.
+Do not edit this page. It is made from the tables in `src/maxq/config`:
+`python -m maxq.config.manual > docs/reference/settings.md`
 
-Names, types and defaults are those of Apache RocketMQ 5.5.0, so that an existing `broker.conf` or `namesrv.conf` loads
-as it is. Files are Java properties in UTF-8: `name=value` a line, `#` begins a comment. A value that is out of bounds
-stops the start and names file, setting, value and bound; an unknown name is warned about, with the nearest that exists.
+Names, types and defaults are those of Apache RocketMQ 5.5.0, so an existing `broker.conf` or `namesrv.conf` loads as it
+is.
+Files are Java properties in UTF-8: one `name=value` a line, and `#` begins a comment.
+A value that is out of bounds stops the start. The error names the file, the setting, the value and the bound.
+An unknown name is a warning, which suggests the nearest name that exists.
 `maxq broker -p` prints all settings.
 
-**Live** settings can change while the server runs (`maxq admin updateBrokerConfig`, `updateNamesrvConfig`) and are
-written back to the file, as are numbers and switches that are accepted for compatibility. All others are refused by
-name, and a request with one of those changes nothing: no request from the network reaches a
+**Live** settings can change while the server runs (`maxq admin updateBrokerConfig`, `updateNamesrvConfig`). The server
+writes them back to the file, together with the numbers and switches that are accepted for compatibility.
+A request with any other setting is refused with its name and changes nothing. So no request from the network can set a
 path, a command or an address (CVE-2023-33246, CVE-2023-37582).
 
-**Accepted for compatibility** means: the setting loads, is listed and checked for its type, and nothing acts on it; a
-value other than the default is warned about at start. Where silence would be dangerous, such a value is refused. The
-table of these settings is `src/maxq/config/accepted_settings.tsv`.
+**Accepted for compatibility** means that the setting loads, is listed, is checked for its type, and has no effect.
+A value other than the default is a warning at the start. Where ignoring a value would be dangerous, the value is
+refused.
+The table of these settings is `src/maxq/config/accepted_settings.tsv`.
 """
 
 _CLASSES: tuple[tuple[type, str], ...] = (

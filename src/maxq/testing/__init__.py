@@ -6,7 +6,7 @@ brokers that are killed, cut off and handed over.
 
 server_process.py is for the other kind of test: it runs servers as processes of this machine, which can be killed.
 
-pytest_plugin.py offers both as fixtures to the tests of users (docs/testing.md).
+pytest_plugin.py offers both as fixtures to the tests of users (docs/howto/testing.md).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The pytest plug-in: fixtures for a server and its clients, and for programs in virtual time (docs/testing.md).
+"""The pytest plug-in: fixtures for a server and its clients, and for programs in virtual time (docs/howto/testing.md).
 
 pytest loads this module at every start, so it imports nothing of MaxQ; the fixtures do when a test asks for them.
 """

@@ -1,5 +1,5 @@
-"""What the blocking clients promise (docs/client.md), against a running server: shutdown, second start, fork,
-exceptions, threads."""
+"""What the blocking clients promise (docs/reference/client-promises.md), against a running server: shutdown, second
+start, fork, exceptions, threads."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, docs/arrow.md, docs/trace.md and the tutorials do what they say."""
+"""The examples of the pages on the Python client, Arrow and trace, and of the tutorials, do what they say."""
 
 import re
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-MANUAL = Path(__file__).parents[3] / "docs" / "client.md"
+MANUAL = Path(__file__).parents[3] / "docs/howto/python-client.md"
 TRACE = MANUAL.with_name("trace.md")
 ARROW = MANUAL.with_name("arrow.md")
 
@@ -58,7 +58,7 @@ def test_examples_run(title: str, code: str, namesrv: str, capsys: pytest.Captur
 
 
 def test_the_tutorial_of_transactions_prints_what_it_shows(namesrv: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (MANUAL.parent / "tutorials/transactions.md").read_text()
+    page = (MANUAL.parents[1] / "tutorials/transactions.md").read_text()
     found = re.search(r"```python\n(.*?)```\n\nIt prints:\n\n((?: {4}[^\n]*\n)+)", page, re.DOTALL)
     assert found is not None
     exec(compile(found[1].replace("127.0.0.1:9876", namesrv), "transactions.md", "exec"), {})

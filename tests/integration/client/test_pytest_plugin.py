@@ -14,7 +14,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[3]
-MANUAL = ROOT / "docs" / "testing.md"
+MANUAL = ROOT / "docs/howto/testing.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)```", MANUAL.read_text(), re.DOTALL | re.MULTILINE)
 PLUGIN = ("-p", "maxq.testing.pytest_plugin", "-p", "no:cacheprovider")
 PATIENCE_S = 60.0

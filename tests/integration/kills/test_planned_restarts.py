@@ -1,4 +1,4 @@
-"""docs/operations.md, "Upgrades and planned restarts", as an operator does it: real processes, under a producer."""
+"""docs/howto/upgrade.md and docs/howto/master-and-slave.md, as an operator does it: real processes, under a producer."""
 
 import asyncio
 from collections import Counter

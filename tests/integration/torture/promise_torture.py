@@ -316,7 +316,7 @@ class Pair(Alone):
             await self.pause(0.3)
 
     async def make_the_slave_the_master(self) -> None:
-        """As docs/operations.md says, of a master that was killed: it comes back as an empty slave."""
+        """As docs/howto/master-and-slave.md says, of a master that was killed: it comes back as an empty slave."""
         await self.until_in_sync()
         for name in self.brokers:
             await self._kill(name)

@@ -2,8 +2,8 @@
 `python -m tests.integration.torture.upgrade_torture --older TREE --rounds N [--seed S] [--on PLACE]`.
 
 TREE is the source tree of another version, its modules compiled. In each history the brokers of this version become
-that one, one after the other, each stopped in order, as docs/operations.md tells (in a pair: now the slave first, now
-the master), and then this version again; between two of these steps something may happen to them (promise_torture).
+that one, one after the other, each stopped in order, as docs/howto/upgrade.md tells (in a pair: now the slave first,
+now the master), and then this version again; between two of these steps something may happen to them (promise_torture).
 Meanwhile clients of this version ask for everything that promise_torture knows, but delete no topics and groups, and
 send what waits in the broker: timer messages, some of which they take back, messages of delay levels, and
 transactions. What was acknowledged must be in the topic once, what was taken back or rolled back must not, and no

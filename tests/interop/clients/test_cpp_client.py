@@ -88,7 +88,7 @@ def test_cpp_client_sends_and_gets_what_kinds_it_knows(
 def test_a_cpp_batch_is_taken_apart_here_and_is_one_message_at_javas_broker(
     cpp_package: Path, deployment: Deployment, driver: JavaDriver, scratch: Path
 ) -> None:
-    """It writes the header's `batch` as 1, which Java's broker takes for false (docs/message-kinds.md)."""
+    """It writes the header's `batch` as 1, which Java's broker takes for false (docs/reference/message-kinds.md)."""
     where = ("-n", deployment.namesrv, "-c", "DefaultCluster")
     assert "success" in driver.mqadmin("updateTopic", *where, "-t", "CppBatch", "-r", "1", "-w", "1")
     sent = cpp(cpp_package, deployment, "batch", "CppBatch", scratch / "cpp-batch", 3)

@@ -140,7 +140,7 @@ def same(view: str, here: list[str], java: list[str]) -> bool:
 
 def test_the_steps_are_all_commands_of_mqadmin(tmp_path: Path) -> None:
     """Those that the manual names; no Java is needed."""
-    manual = (Path(__file__).parents[3] / "docs" / "admin-commands.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs/reference/admin-commands.md").read_text()
     named = set(re.findall(r"^## (\w+)", manual, re.MULTILINE))
     done = {one.command for one in steps("b:1", tmp_path, "O", "K", "C")}
     assert len(done) == 96 and done <= named

@@ -1,6 +1,6 @@
 """Rows equal what a Java consumer receives, message by message: one hash a queue.
 
-MAXQ_INTEROP_ROWS says how many messages; 2 000 000 were compared once (docs/pipeline.md)."""
+MAXQ_INTEROP_ROWS says how many messages; 2 000 000 were compared once."""
 
 import hashlib
 import os

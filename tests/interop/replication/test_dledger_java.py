@@ -141,7 +141,7 @@ def test_each_member_goes_on_as_the_other_kind_with_the_files_it_has(
     before = group.equal_logs()
     group.exchange(is_killed=how == "killed")
     story.send()
-    if how == "killed":  # Java's queues lack messages for good after a crash; its log has them (docs/differences.md)
+    if how == "killed":  # Java's queues lack messages for good after a crash; its log has them
         group.make_leader("maxq")
     story.read()
     after = group.equal_logs()

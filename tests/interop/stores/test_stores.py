@@ -98,7 +98,7 @@ def test_java_broker_takes_over_our_store_and_we_take_it_back(
 def test_a_java_broker_passes_over_what_our_table_of_offsets_says_beside_them(
     ours: Deployment, driver: JavaDriver, jars: Path
 ) -> None:
-    """`deletions` and `operators` (docs/differences.md): the offsets count, and the two are not in what Java writes."""
+    """`deletions` and `operators` (docs/explanation/differences.md): the offsets count, and Java writes neither."""
     namesrv = ours.namesrv
     fill(driver, namesrv, "Marks")
     options = {"namesrv": namesrv, "topic": "Marks", "group": "CG_marks", "expression": "*"}

@@ -1,4 +1,4 @@
-"""docs/tutorial.ipynb runs from its first cell to its plot."""
+"""docs/tutorials/spark.ipynb runs from its first cell to its plot."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial.ipynb"
+TUTORIAL = Path(__file__).parents[3] / "docs/tutorials/spark.ipynb"
 
 
 @pytest.fixture(scope="module")

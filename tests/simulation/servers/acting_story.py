@@ -6,7 +6,7 @@ PromiseClients for locks, commits, topics and groups).
 
 What must hold, at the end or all the time:
 
-* no two brokers serve at once, but where docs/replication.md says so;
+* no two brokers serve at once, but where docs/explanation/replication.md says so;
 * what was acknowledged is in the master's log (not where it was to be flushed later, and the power went), and every
   group that pulls has read it, and the group that pops was given it;
 * what a broker gave away, or took an ack of, is known to every later one that could know it (`_knows`);
@@ -554,8 +554,8 @@ class ActingStory:
         return not reached or any(frozenset({server.name, master.name}) not in bad for server in reached)
 
     def _both_may_serve(self, serving: Sequence[Member]) -> bool:
-        """Only the master is cut from all name servers that the slave reaches (docs/replication.md), or was a moment
-        before."""
+        """Only the master is cut from all name servers that the slave reaches (docs/explanation/replication.md), or was a
+        moment before."""
         if self._master not in serving:
             return False
         recent = [one for one in self._troubles if one.touches(self.now() - 2 * NOT_ACTIVE_S, self.now())]
@@ -623,7 +623,7 @@ class ActingStory:
         return own[-1] if own else None
 
     def _was_held_by_two(self, ack: Fact, facts: list[Fact]) -> bool:
-        """Was it given by who could not know that somebody had it (docs/pop.md)?"""
+        """Was it given by who could not know that somebody had it (docs/explanation/pop.md)?"""
         assert ack.given is not None
         reign = self._reign_of(ack.given)
         return any(fact is not ack.given and (reign is None or not self._knows(fact, reign)) for fact in facts

@@ -1,5 +1,5 @@
-"""One seed, one story of what clients promise (docs/client.md): random calls and faults on the shipped clients and the
-shipped broker, in virtual time.
+"""One seed, one story of what clients promise (docs/reference/client-promises.md): random calls and faults on the
+shipped clients and the shipped broker, in virtual time.
 
 A consumer group of one kind (listeners that are coroutines, on threads, or orderly; that broadcast; that the broker
 gives what they pop; lite pull, with queues that are shared out or assigned; simple) begins at the first message, at the

@@ -314,14 +314,14 @@ class PairPromiseStory(_Story):
         if kind == "power" and self._flush == "ASYNC_FLUSH":
             kind = "kill"  # nothing is promised then
         if self._place == "acting" and server.name == "slave" and not servers[1].speaks:
-            return  # what it has in memory alone, its master has not taken yet (docs/pop.md)
+            return  # what it has in memory alone, its master has not taken yet (docs/explanation/pop.md)
         seconds = rng.choice((0.2, 3.0, 20.0)) * rng.uniform(0.5, 1.5)
         self.marks[f"fault: {kind} of {server.name}, {self._place}"] += 1
         self.history.append(f"{world.loop.time() - 1000:9.3f} {kind} of {server.name} for {seconds:.1f} s")
         machine = server.machine
         if kind == "partition":
             if self._place == "acting" and (servers[2].speaks or not servers[1].speaks):
-                seconds = min(seconds, _REACHED_AGAIN_S)  # else what the slave was told comes again (docs/pop.md)
+                seconds = min(seconds, _REACHED_AGAIN_S)  # else what the slave was told comes again
             await self._part(world, servers, seconds)
         elif kind == "reset":
             world.network.reset(machine.address)
@@ -339,7 +339,7 @@ class PairPromiseStory(_Story):
 
     async def _part(self, world: SimWorld, servers: list[PairServer], seconds: float) -> None:
         """The last two: master and slave, or the one broker and its name server. A master that its name servers do not
-        hear while its slave and its clients do is not the only one to answer (docs/replication.md)."""
+        hear while its slave and its clients do is not the only one to answer (docs/explanation/replication.md)."""
         one, other = (server.machine.address for server in servers[-2:])
         world.network.partition(one, other)
         await asyncio.sleep(seconds)

@@ -1,5 +1,5 @@
-"""One seed, one story of what producers promise (docs/client.md, "Send"): all ways to send and all faults, on the
-shipped clients, brokers and name servers, in virtual time.
+"""One seed, one story of what producers promise (docs/reference/client-promises.md): all ways to send and all faults,
+on the shipped clients, brokers and name servers, in virtual time.
 
 A process sends in every way there is, several calls at a time, some of which are cancelled; between it and each broker
 there is a meddler (meddler.py). Meanwhile brokers are killed, paused, restarted and hand over, name servers hang,

@@ -1,4 +1,4 @@
-"""docs/requests.md and the table of needs say the same."""
+"""docs/reference/requests.md and the table of needs say the same."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from maxq.auth.manual import render
 from maxq.auth.needs import NEEDS
 from maxq.codes import RequestCode
 
-PAGE = Path(__file__).parents[3] / "docs" / "requests.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/requests.md"
 
 
 def test_the_page_of_requests_is_current() -> None:
-    assert PAGE.read_text() == render(), "run: python -m maxq.auth.manual > docs/requests.md"
+    assert PAGE.read_text() == render(), "run: python -m maxq.auth.manual > docs/reference/requests.md"
 
 
 def test_every_request_with_a_rule_is_on_the_page_with_its_number() -> None:

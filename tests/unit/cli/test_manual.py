@@ -1,4 +1,4 @@
-"""docs/command-line.md and the commands say the same."""
+"""docs/reference/command-line.md and the commands say the same."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from maxq.cli.admin import ENTRIES
 from maxq.cli.app import COMMANDS, group
 from maxq.cli.manual import manual
 
-MANUAL = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+MANUAL = (Path(__file__).parents[3] / "docs/reference/command-line.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def test_a_group_lists_its_commands_with_whole_sentences(name: str, monkeypatch:
 
 
 def test_the_page_of_all_admin_commands_is_what_they_say_of_themselves() -> None:
-    """`python -m maxq.cli.manual > docs/admin-commands.md` makes it anew."""
-    page = Path(__file__).parents[3] / "docs" / "admin-commands.md"
+    """`python -m maxq.cli.manual > docs/reference/admin-commands.md` makes it anew."""
+    page = Path(__file__).parents[3] / "docs/reference/admin-commands.md"
     assert page.read_text() == manual()

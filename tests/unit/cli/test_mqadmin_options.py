@@ -108,7 +108,7 @@ OPTIONS = {
 #: mqadmin 5.5.0's commands that are not here.
 PENDING: set[str] = set()
 
-#: Not taken; docs/command-line.md says so.
+#: Not taken; docs/reference/command-line.md says so.
 MISSING = {"queryMsgByKey": {"l"}}
 
 #: Without a value; every other option has one.

@@ -4,11 +4,11 @@ from maxq.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, NettyCl
 from maxq.config.manual import render
 from maxq.config.setting import settings_of
 
-PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/settings.md"
 
 
 def test_the_page_of_settings_is_current() -> None:
-    assert PAGE.read_text() == render(), "run: python -m maxq.config.manual > docs/settings.md"
+    assert PAGE.read_text() == render(), "run: python -m maxq.config.manual > docs/reference/settings.md"
 
 
 def test_every_setting_is_on_the_page() -> None:

@@ -25,7 +25,7 @@ JAVA = Path(__file__).parents[2] / "data" / "config" / "java-5.5.0.tsv"
 
 # Where we differ from Java's default on purpose, and why.
 OWN_DEFAULTS = {
-    "bindAddress": "127.0.0.1 unless requests must be signed: docs/differences.md",
+    "bindAddress": "127.0.0.1 unless requests must be signed: docs/explanation/differences.md",
     "brokerName": "the host's name: asked for at start",
     "brokerIP1": "the host's address: asked for at start",
     "brokerIP2": "the host's address: asked for at start",

@@ -182,7 +182,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         self, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool, if_none: bool = False
     ) -> None:
         """Send one offset to the queue's broker: the master, or another of its group while that cannot be reached. A
-        slave passes it on when its master is back (docs/client.md).
+        slave passes it on when its master is back (docs/explanation/python-client.md).
 
         Args:
             if_ahead: not if the group is further already.

@@ -415,7 +415,7 @@ class Producer:
         Args:
             data: a pyarrow Table, RecordBatch or RecordBatchReader, or what gives itself as an Arrow stream, such as a
                 DataFrame of pandas or Polars. Columns: body (or value); topic, tags, keys, properties, queueId with
-                brokerName, shardingKey, delayTimeLevel, deliverTimestamp (docs/arrow.md).
+                brokerName, shardingKey, delayTimeLevel, deliverTimestamp (docs/reference/arrow-tables.md).
             topic: of rows without one.
 
         Returns:

@@ -5,7 +5,8 @@ find who is in the term → one dispatcher per follower (entry_dispatcher) bring
 (entry_handler) writes and acknowledges what is durable → the count (quorum_ack_checker) moves the commit point, which
 rides on the next push.
 
-Safety rules that the original does not keep are numbered S1 to S19 in docs/dledger.md and named where they are kept.
+Safety rules that the original does not keep are numbered S1 to S19 in docs/explanation/dledger.md and named where they
+are kept.
 
 Source:
     openmessaging/dledger DLedgerServer.java.
