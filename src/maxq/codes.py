@@ -192,7 +192,7 @@ class ResponseCode(IntEnum):
     MESSAGE_ILLEGAL = 13  # the message is refused: topic, size or properties | mend what the remark names
     SERVICE_NOT_AVAILABLE = 14  # this broker takes nothing now: disk, role or start | clients go to another broker
     VERSION_NOT_SUPPORTED = 15  # not used by RocketMQ's servers today | –
-    NO_PERMISSION = 16  # access control, or the topic's permission, forbids it | see the user's policies, updateTopicPerm
+    NO_PERMISSION = 16  # access control, or the topic's permission, forbids it | see getAcl and updateTopicPerm
     TOPIC_NOT_EXIST = 17  # no such topic | create it, or allow autoCreateTopicEnable
     TOPIC_EXIST_ALREADY = 18  # not used by RocketMQ's servers today | –
     PULL_NOT_FOUND = 19  # no new message at this offset | clients pull again

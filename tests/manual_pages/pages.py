@@ -14,7 +14,7 @@ from maxq.client import client_config
 from tests.unit.client.setting_types import Setting, classes
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs/reference"
-_MADE: Final = "Made from `{}` by `python -m tests.manual_pages`; do not edit.\n"
+_MADE: Final = "Do not edit this page. It is made from `{}` by `python -m tests.manual_pages`.\n"
 _CODE: Final = re.compile(r"^    ([A-Z_]+) = (-?\d+)  # ([^|\n]*) \| (.*)$", re.MULTILINE)
 
 
@@ -25,9 +25,10 @@ def response_codes() -> str:
         "# Response codes",
         "",
         _MADE.format("src/maxq/codes.py"),
-        "A server answers each request with a code and, unless that is 0, with a remark: what was measured, which",
-        "limit counts, and what to do. `maxq.errors.BrokerError` has both, as `code` and `remark`. Refusals for want",
-        "of room, rights or role are explained in [monitor.md](../howto/monitor.md#why-a-request-was-refused).",
+        "A server answers each request with a code.",
+        "Unless the code is 0, the answer has a remark with the measured value, the limit, and what to do.",
+        "`maxq.errors.BrokerError` has both, as `code` and `remark`.",
+        "Refusals with a cause in brackets are explained in [Why a request was refused](refusals.md).",
         "",
         "| Code | Name | Meaning | What to do |",
         "|---:|---|---|---|",
@@ -47,7 +48,7 @@ def client_settings() -> str:
         _MADE.format("src/maxq/client/client_config.py"),
         "Settings are given by keyword: `Producer(\"group\", \"127.0.0.1:9876\", send_msg_timeout=5000)`.",
         "The names are those of RocketMQ's Java client, in snake case.",
-        "A class has the settings of the one that it builds on, too.",
+        "A class also has the settings of the class that it builds on.",
     ]  # fmt: skip
     for name, (base, fields) in found.items():
         doc = (inspect.getdoc(getattr(client_config, name)) or "").splitlines()[0]
@@ -67,9 +68,9 @@ def python_api() -> str:
         "# Python API",
         "",
         _MADE.format("maxq.api"),
-        "`maxq.api` has the blocking clients, `maxq.aio` those for asyncio by the same names.",
-        "How they are used is told in [the Python client](../howto/python-client.md), and their settings in",
-        "[client-settings.md](client-settings.md).",
+        "`maxq.api` has the blocking clients, and `maxq.aio` those for asyncio by the same names.",
+        "[Use the Python client](../howto/python-client.md) shows how they are used, and",
+        "[Client settings](client-settings.md) lists their settings.",
     ]
     for title, module in (("Blocking clients and values", maxq.api), ("Clients for asyncio", maxq.aio)):
         names = [name for name in sorted(module.__all__) if inspect.isclass(getattr(module, name))]

@@ -1,4 +1,5 @@
-"""The examples of docs/howto/spark.md do what they say: its Python, in its order, over topics that are there.
+"""The examples of the how-to pages on Spark, and of the tutorial, do what they say: their Python, in its order, over
+topics that are there.
 
 The tables of latencies take Spark half a minute: jobs/test_trace.py has them.
 """
@@ -16,8 +17,9 @@ from pyspark.sql import SparkSession
 import maxq
 from maxq.api import Message, Producer
 
-MANUAL = Path(__file__).parents[2] / "docs/howto/spark.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "howto" / name for name in ("spark.md", "spark-archive.md", "spark-reports.md")]
+BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 
 _ORDERS = 20
 #: What stands before a block in the head of its reader, by a word of the block.
@@ -87,7 +89,7 @@ def scope(
             query.stop()
 
 
-def test_all_python_of_the_page_runs(scope: dict[str, Any], standalone: maxq.Standalone, tmp_path: Path) -> None:
+def test_all_python_of_the_pages_runs(scope: dict[str, Any], standalone: maxq.Standalone, tmp_path: Path) -> None:
     places = {
         "127.0.0.1:9876": standalone.namesrv_address,
         "/var/lib/rocketmq/store": str(standalone.store),
@@ -104,4 +106,15 @@ def test_all_python_of_the_page_runs(scope: dict[str, Any], standalone: maxq.Sta
         code = before + block + behind
         for shown, real in places.items():
             code = code.replace(shown, real)
-        exec(compile(code, f"{MANUAL.name}, block {number + 1}", "exec"), scope)
+        exec(compile(code, f"how to use Spark, block {number + 1}", "exec"), scope)
+
+
+def test_the_tutorial_prints_what_it_shows(
+    scope: dict[str, Any], standalone: maxq.Standalone, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (DOCS / "tutorials/spark.md").read_text()
+    steps = re.findall(r"```python\n(.*?)```\n\nIt prints:\n\n((?: {4}[^\n]*\n)+)", text, re.DOTALL)
+    assert len(steps) == 4
+    for code, shown in steps:
+        exec(compile(code.replace("127.0.0.1:9876", standalone.namesrv_address), "spark.md", "exec"), scope)
+        assert capsys.readouterr().out.split() == shown.split()

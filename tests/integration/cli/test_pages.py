@@ -20,17 +20,20 @@ from tests.integration.cli.harness import maxq
 ROOT = Path(__file__).parents[3]
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TOUR = re.search(r"## Quickstart\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
+#: The pages whose commands are run one after the other.
+TOURS = {
+    "README.md": re.findall(r"## Quickstart\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)[0],
+    "first-message.md": (ROOT / "docs/tutorials/first-message.md").read_text(),
+}
 #: Commands of the tour that are not run here: what starts a server or Spark, and what depends on the shell.
 _NOT_RUN = ("export ", "maxq standalone", "maxq sql")
 _CHANGING = re.compile(r"\b[0-9A-F]{32}\b|[\d:,-]*\d[\d:,.-]*|(?<=  )-(?=\n)")
 _COMMAND = re.compile(r"^ {4}(?:\$ )?(?:[^|\n]*\| )?maxq ([^\n]*)$", re.MULTILINE)
 
 
-def _tour() -> Iterator[tuple[str, str]]:
+def _tour(text: str) -> Iterator[tuple[str, str]]:
     """Each command of the tour and what the page shows behind it."""
-    assert TOUR is not None
-    for block in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}[^$ ]))+", TOUR[1], re.MULTILINE):
+    for block in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}[^$ ]))+", text, re.MULTILINE):
         for part in re.split(r"^ {4}\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = part.partition("\n")
             yield command, re.sub(r"^ {4}", "", shown, flags=re.MULTILINE).strip("\n")
@@ -60,9 +63,10 @@ def _run(command: str, namesrv: str, folder: Path) -> str:
     return printed.splitlines()[0] if others else printed.strip("\n")
 
 
-def test_the_tour_of_the_first_page_is_what_happens(tmp_path: Path) -> None:
-    steps = list(_tour())
-    assert len(steps) == 8, [command for command, _ in steps]
+@pytest.mark.parametrize(("page", "count"), [("README.md", 8), ("first-message.md", 10)])
+def test_a_tour_of_the_first_steps_is_what_happens(page: str, count: int, tmp_path: Path) -> None:
+    steps = list(_tour(TOURS[page]))
+    assert len(steps) == count, [command for command, _ in steps]
     with StandaloneProcess(folder=tmp_path / "server") as server:
         (tmp_path / "maxq-store").symlink_to(server.store)
         for command, shown in steps:

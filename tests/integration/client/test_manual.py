@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-MANUAL = Path(__file__).parents[3] / "docs/howto/python-client.md"
-TRACE = MANUAL.with_name("trace.md")
-ARROW = MANUAL.with_name("arrow.md")
+DOCS = Path(__file__).parents[3] / "docs"
+CLIENT = DOCS / "howto/python-client.md"
+ARROW = DOCS / "howto/arrow.md"
+TRACE = DOCS / "howto/trace.md"
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
@@ -16,7 +17,7 @@ def examples(page: Path) -> list[tuple[str, str]]:
     return re.findall(r"^## ([^\n]+)\n.*?```python\n(.*?)```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
-EXAMPLES = examples(MANUAL)
+EXAMPLES = examples(CLIENT)
 ALL = EXAMPLES + examples(ARROW) + examples(TRACE)
 #: Section → the packages of which its example needs one.
 NEEDED = {
@@ -37,10 +38,10 @@ def test_every_section_has_an_example() -> None:
         "Consume",
         "Receive and acknowledge",
         "Read at will",
-        "What each client promises",
+        "Start again",
         "Ask",
         "In an event loop",
-        "Hooks, threads, flow control",
+        "Hooks",
     ]
 
 
@@ -54,12 +55,13 @@ def test_examples_run(title: str, code: str, namesrv: str, capsys: pytest.Captur
     if needed and not any(map(find_spec, needed)):
         pytest.skip(f"not installed: {' or '.join(needed)} (pip install {needed[0]})")
     assert "127.0.0.1:9876" in code
-    exec(compile(code.replace("127.0.0.1:9876", namesrv), f"{MANUAL.name}: {title}", "exec"), {})
+    exec(compile(code.replace("127.0.0.1:9876", namesrv), title, "exec"), {})
 
 
-def test_the_tutorial_of_transactions_prints_what_it_shows(namesrv: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (MANUAL.parents[1] / "tutorials/transactions.md").read_text()
-    found = re.search(r"```python\n(.*?)```\n\nIt prints:\n\n((?: {4}[^\n]*\n)+)", page, re.DOTALL)
+@pytest.mark.parametrize("name", ["transactions.md", "asyncio-consumer.md"])
+def test_a_tutorial_prints_what_it_shows(name: str, namesrv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "tutorials" / name).read_text()
+    found = re.search(r"```python\n(.*?)```\n\nIt prints[^\n]*:\n\n((?: {4}[^\n]*\n)+)", page, re.DOTALL)
     assert found is not None
-    exec(compile(found[1].replace("127.0.0.1:9876", namesrv), "transactions.md", "exec"), {})
+    exec(compile(found[1].replace("127.0.0.1:9876", namesrv), name, "exec"), {})
     assert capsys.readouterr().out.split() == found[2].split()

@@ -1,4 +1,4 @@
-"""docs/howto/upgrade.md and docs/howto/master-and-slave.md, as an operator does it: real processes, under a producer."""
+"""The pages on upgrades and on master and slave, as an operator follows them: real processes, under a producer."""
 
 import asyncio
 from collections import Counter

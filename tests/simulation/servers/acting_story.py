@@ -554,8 +554,8 @@ class ActingStory:
         return not reached or any(frozenset({server.name, master.name}) not in bad for server in reached)
 
     def _both_may_serve(self, serving: Sequence[Member]) -> bool:
-        """Only the master is cut from all name servers that the slave reaches (docs/explanation/replication.md), or was a
-        moment before."""
+        """Only the master is cut from all name servers that the slave reaches (docs/explanation/replication.md), or was
+        a moment before."""
         if self._master not in serving:
             return False
         recent = [one for one in self._troubles if one.touches(self.now() - 2 * NOT_ACTIVE_S, self.now())]

@@ -15,8 +15,8 @@ given up,
 
 Where it differs from Java (docs/explanation/differences.md): Java writes half messages again that are inside their
 immunity time or have no producer online, and counts the latter as checked, so that after some minutes without producers
-transactions are given up. Here the first open half message is written again only when so many follow it that what a start has to read
-would grow without bound.
+transactions are given up. Here the first open half message is written again only when so many follow it that what a
+start has to read would grow without bound.
 
 A failure with one half message is logged with its place, counted (`passed_over`), and harms no other.
 

@@ -1,4 +1,4 @@
-"""The driver's part of exactly once: one decision, then delivery of what was staged. See docs/explanation/exactly-once.md.
+"""The driver's part of exactly once: one decision, then delivery of what was staged (docs/explanation/exactly-once.md).
 
     1. the coordinator of the application is found: the broker that keeps its decisions. For a new application it is
        chosen, and all brokers note which one it is

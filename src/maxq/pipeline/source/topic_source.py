@@ -39,7 +39,7 @@ from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_fre
 
 @readable_errors
 class RocketMQDataSource(DataSource):
-    """The data source of topics of RocketMQ brokers. For the options see docs/reference/spark-options.md and options.py."""
+    """The data source of topics of RocketMQ brokers. Its options: docs/reference/spark-options.md and options.py."""
 
     @classmethod
     def name(cls) -> str:

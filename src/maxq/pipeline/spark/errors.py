@@ -59,7 +59,7 @@ def _with_remedy(text: str) -> str:
         return text
     return (
         f"the Python of Spark's workers (PYSPARK_PYTHON) has no module {missing[1]}: install it there, or let an "
-        'environment travel with the job (docs/howto/spark-cluster.md)'
+        "environment travel with the job (docs/howto/spark-cluster.md)"
     )
 
 

@@ -5,9 +5,9 @@ which makes them durable group by group. It keeps what those do not know: which 
 index files, what is durable and committed counted in entries, and what must outlive the process. The bare server's
 store (mmap_file_store.py) and the broker's (message_ledger.py) are both one.
 
-Rules beside Java's, by their ids in docs/explanation/dledger.md: an entry is durable before any peer hears of it (S2), and so
-are term and vote (S3); a truncated entry cannot come back (S7); no committed entry is truncated (S8); bodies have a CRC
-(S9); a member that lost entries says so (S10); retention waits for the commit and for followers (S17).
+Rules beside Java's, by their ids in docs/explanation/dledger.md: an entry is durable before any peer hears of it (S2),
+and so are term and vote (S3); a truncated entry cannot come back (S7); no committed entry is truncated (S8); bodies
+have a CRC (S9); a member that lost entries says so (S10); retention waits for the commit and for followers (S17).
 """
 
 import logging

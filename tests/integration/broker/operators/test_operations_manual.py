@@ -1,4 +1,5 @@
-"""docs/howto/monitor.md, the dashboard and the alerts name what a broker shows, and nothing else."""
+"""The page of metrics, the dashboard and the alerts name what a broker shows, and nothing else; the page of refusals
+has every cause."""
 
 import json
 import re
@@ -28,7 +29,7 @@ def _base(name: str, known: set[str]) -> str:
 async def test_every_metric_is_in_the_manual_and_dashboard_and_alerts_use_no_other(start_broker: Start) -> None:
     broker = await start_broker(metricsExporterType="PROM", metricsPromExporterPort=0)
     known = set(broker.controller.metrics.names())
-    manual = (_DOCS / "howto/monitor.md").read_text()
+    manual = (_DOCS / "reference/metrics.md").read_text()
     assert known - {"target_info"} <= _named(manual), "missing on the page of metrics"
     dashboard = json.loads((_ROOT / "deploy/grafana/maxq.json").read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
@@ -44,5 +45,5 @@ async def test_every_metric_is_in_the_manual_and_dashboard_and_alerts_use_no_oth
 
 
 def test_every_cause_of_a_refusal_is_in_the_manual() -> None:
-    manual = (_DOCS / "howto/monitor.md").read_text()
+    manual = (_DOCS / "reference/refusals.md").read_text()
     assert [cause for cause in Cause if f"`{cause}`" not in manual] == []
