@@ -117,19 +117,19 @@ class ClientConfig:
     vip_channel_enabled: bool = False  # use port − 2 for everything but pulls
     use_tls: bool | str = False  # True: check servers by the system's authorities; a file of others; "insecure": none
     serialize_type: SerializeType = SerializeType.JSON  # how headers of requests are written
-    poll_name_server_interval: int = 30_000  # ms between two questions for routes
+    poll_name_server_interval: int = 30_000  # ms between two requests for routes
     heartbeat_broker_interval: int = 30_000  # ms between two heartbeats
-    persist_consumer_offset_interval: int = 5_000  # ms between two commits of what is done
-    rebalance_interval: int = 20_000  # ms between two looks at who has which queue
+    persist_consumer_offset_interval: int = 5_000  # ms between two commits of finished messages
+    rebalance_interval: int = 20_000  # ms between two divisions of the queues among the members
     mq_client_api_timeout: int = 3_000  # ms that a request to a broker or name server waits for its answer
-    enable_trace: bool = False  # tell of sends, listener calls and ends of transactions in the trace topic
-    trace_topic: str = ""  # where; empty: RMQ_SYS_TRACE_TOPIC
-    trace_msg_batch_num: int = 10  # events that go out together, at most 20
+    enable_trace: bool = False  # record sends, listener calls and ends of transactions in the trace topic
+    trace_topic: str = ""  # topic for these records; empty: RMQ_SYS_TRACE_TOPIC
+    trace_msg_batch_num: int = 10  # events sent together, at most 20
     tls_config: NettyClientConfig | None = None  # all settings of TLS, for `use_tls=True`; None: what `use_tls` says
     access_key: str = ""  # signs every request, together with secret_key; empty: the environment's, if there are any
-    secret_key: str = field(default="", repr=False)  # never logged, and in no error
-    security_token: str = field(default="", repr=False)  # of temporary keys
-    rpc_hooks: Sequence[RPCHook] = ()  # of clients that share an instance name those of the first one count
+    secret_key: str = field(default="", repr=False)  # secret of access_key; it is never logged and never in an error
+    security_token: str = field(default="", repr=False)  # security token of temporary keys
+    rpc_hooks: Sequence[RPCHook] = ()  # called around every request; of clients with one instance name, the first one's
     on_failure: OnFailure | None = None  # called on the client's loop with programming errors that it goes on after
 
     def __post_init__(self) -> None:
@@ -175,21 +175,21 @@ class ProducerConfig(ClientConfig):
     default_topic_queue_nums: int = 4  # queues asked for when a topic is created by sending
     send_msg_timeout: int = 3_000  # ms for one send, its retries included
     retry_times_when_send_failed: int = 2  # further tries of a send that a broker refused or a connection broke
-    retry_times_when_send_async_failed: int = 2  # the same of `send_async` on an event loop
-    retry_another_broker_when_not_store_ok: bool = False  # also if it is stored, but less safely
+    retry_times_when_send_async_failed: int = 2  # the same for `send_async` on an event loop
+    retry_another_broker_when_not_store_ok: bool = False  # try another broker, too, if it is stored less safely
     compress_msg_body_over_howmuch: int = 4_096  # bytes; larger bodies are compressed
     compress_level: int = 5  # of ZLIB and ZSTD; higher is smaller and slower
     compress_type: CompressionType = CompressionType.ZLIB  # ZLIB, LZ4 or ZSTD
     max_message_size: int = 4 * 1024 * 1024  # bytes; larger bodies are refused
-    send_latency_enable: bool = False  # fault latency: stay away from slow brokers
+    send_latency_enable: bool = False  # avoid slow brokers
     start_detector_enable: bool = False  # ask brokers that were slow whether they answer again
     auto_batch: bool = False  # gather messages of one topic that are sent at about the same time into batches
     batch_max_delay_ms: int = 10  # ms that a message waits for others
     batch_max_bytes: int = 32 * 1024  # bytes of bodies and properties; a larger message is sent by itself
-    total_batch_max_bytes: int = 32 * 1024 * 1024  # of what waits; above it messages are sent one by one
+    total_batch_max_bytes: int = 32 * 1024 * 1024  # waiting bytes above which messages are sent one by one
     send_message_hooks: Sequence[SendMessageHook] = ()  # called before and after every try to send
     check_forbidden_hooks: Sequence[CheckForbiddenHook] = ()  # called before a send, which they refuse by raising
-    end_transaction_hooks: Sequence[EndTransactionHook] = ()  # called before a TransactionProducer tells how one ended
+    end_transaction_hooks: Sequence[EndTransactionHook] = ()  # called before the broker is told how a transaction ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class ConsumerConfig(ClientConfig):
     """Settings that all consumers have."""
 
     consumer_group: str = ""  # name of the group
-    message_model: MessageModel = MessageModel.CLUSTERING  # who gets a message: one member, or each
+    message_model: MessageModel = MessageModel.CLUSTERING  # whether one member gets a message, or each
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET  # where a new group begins
     consume_timestamp: int = 0  # wall ms for CONSUME_FROM_TIMESTAMP; 0: half an hour ago
     #: how the members of a group divide the queues of a topic; AllocateMessageQueueAveragely
@@ -206,14 +206,14 @@ class ConsumerConfig(ClientConfig):
     pull_batch_size: int = 32  # messages that a pull asks for
     pull_threshold_for_queue: int = 1_000  # unfinished messages above which a queue is not pulled
     pull_threshold_size_for_queue: int = 100  # the same in MiB
-    consume_max_span: int = 2_000  # queue offsets from the first unfinished message to the last
+    consume_max_span: int = 2_000  # most queue offsets from the first unfinished message to the last
     max_msg_bytes: int = 256 * 1024  # bytes that a pull asks for
     broker_suspend_max_time: int = 15_000  # ms that a pull waits at the broker for messages
     consumer_timeout_when_suspend: int = 30_000  # ms until a pull that waits at the broker is given up
     pull_time_delay_when_exception: int = 1_000  # ms until the next pull after one that failed
     local_offset_store_dir: str = ""  # folder of broadcasting consumers' offsets; empty: <home>/.rocketmq_offsets
     lock_interval: int = 20_000  # ms between two renewals of the locks of orderly queues
-    filter_message_hooks: Sequence[FilterMessageHook] = ()  # called with what a pull brought, before anybody sees it
+    filter_message_hooks: Sequence[FilterMessageHook] = ()  # called with a pull's messages before the program sees them
     #: called as `(topic, all queues, own queues)` when the own ones have changed
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], None] | None = None
 
@@ -222,18 +222,18 @@ class ConsumerConfig(ClientConfig):
 class PushConsumerConfig(ConsumerConfig):
     """Settings of a push consumer (DefaultMQPushConsumer)."""
 
-    consume_thread_nums: int = 20  # listener calls at a time
+    consume_thread_nums: int = 20  # listener calls at the same time
     consume_message_batch_max_size: int = 1  # messages given to one listener call
     max_reconsume_times: int = -1  # −1: 16 when concurrent, without limit when orderly
     consume_timeout_minutes: int = 15  # a listener call that lasts longer is not waited for
     await_termination_when_shutdown: int = 10_000  # ms that a shutdown waits for listener calls under way
     suspend_current_queue_time: int = 1_000  # ms that an orderly queue pauses after a failed try
     pull_interval: int = 0  # ms between two pulls of a queue
-    pull_threshold_for_topic: int = -1  # unfinished messages, divided among the queues we have; −1: no such bound
+    pull_threshold_for_topic: int = -1  # unfinished messages, divided among the queues of this member; −1: no limit
     pull_threshold_size_for_topic: int = -1  # the same in MiB
     post_subscription_when_pull: bool = False  # send the subscription with every pull
-    client_rebalance: bool = True  # False: the broker says which queues are ours, and whether we pull or pop
-    pop_invisible_time: int = 60_000  # ms that a popped message is ours
+    client_rebalance: bool = True  # False: the broker says which queues this member has, and whether it pulls or pops
+    pop_invisible_time: int = 60_000  # ms that a popped message is hidden from other members
     pop_batch_nums: int = 32  # messages that a pop asks for
     pop_threshold_for_queue: int = 96  # popped messages in hand above which a queue is not popped
     consume_message_hooks: Sequence[ConsumeMessageHook] = ()  # called around every listener call
@@ -243,7 +243,7 @@ class PushConsumerConfig(ConsumerConfig):
 class LitePullConsumerConfig(ConsumerConfig):
     """Settings of a lite pull consumer (DefaultLitePullConsumer)."""
 
-    auto_commit: bool = True  # commit what was polled before, at intervals and at shutdown
+    auto_commit: bool = True  # commit finished messages at intervals and at shutdown
     auto_commit_interval: int = 5_000  # ms between two such commits
     poll_timeout: int = 5_000  # ms that `poll` waits for messages
     pull_threshold_for_all: int = 10_000  # messages in hand above which nothing is pulled
@@ -254,5 +254,5 @@ class LitePullConsumerConfig(ConsumerConfig):
 class SimpleConsumerConfig(ConsumerConfig):
     """Settings of a simple consumer."""
 
-    invisible_duration: int = 60_000  # ms that a received message is nobody else's
+    invisible_duration: int = 60_000  # ms that a received message is hidden from other members
     await_duration: int = 15_000  # ms that `receive` waits for messages

@@ -36,19 +36,19 @@ class ClientSettings(TypedDict, total=False):
     vip_channel_enabled (False): use port − 2 for everything but pulls.
     use_tls (False): True: check servers by the system's authorities; a file of others; "insecure": none.
     serialize_type (SerializeType.JSON): how headers of requests are written.
-    poll_name_server_interval (30_000): ms between two questions for routes.
+    poll_name_server_interval (30_000): ms between two requests for routes.
     heartbeat_broker_interval (30_000): ms between two heartbeats.
-    persist_consumer_offset_interval (5_000): ms between two commits of what is done.
-    rebalance_interval (20_000): ms between two looks at who has which queue.
+    persist_consumer_offset_interval (5_000): ms between two commits of finished messages.
+    rebalance_interval (20_000): ms between two divisions of the queues among the members.
     mq_client_api_timeout (3_000): ms that a request to a broker or name server waits for its answer.
-    enable_trace (False): tell of sends, listener calls and ends of transactions in the trace topic.
-    trace_topic (""): where; empty: RMQ_SYS_TRACE_TOPIC.
-    trace_msg_batch_num (10): events that go out together, at most 20.
+    enable_trace (False): record sends, listener calls and ends of transactions in the trace topic.
+    trace_topic (""): topic for these records; empty: RMQ_SYS_TRACE_TOPIC.
+    trace_msg_batch_num (10): events sent together, at most 20.
     tls_config (None): all settings of TLS, for `use_tls=True`; None: what `use_tls` says.
     access_key (""): signs every request, together with secret_key; empty: the environment's, if there are any.
-    secret_key: never logged, and in no error.
-    security_token: of temporary keys.
-    rpc_hooks (()): of clients that share an instance name those of the first one count.
+    secret_key: secret of access_key; it is never logged and never in an error.
+    security_token: security token of temporary keys.
+    rpc_hooks (()): called around every request; of clients with one instance name, the first one's.
     on_failure (None): called on the client's loop with programming errors that it goes on after.
     """
 
@@ -85,21 +85,21 @@ class ProducerSettings(ClientSettings, total=False):
     default_topic_queue_nums (4): queues asked for when a topic is created by sending.
     send_msg_timeout (3_000): ms for one send, its retries included.
     retry_times_when_send_failed (2): further tries of a send that a broker refused or a connection broke.
-    retry_times_when_send_async_failed (2): the same of `send_async` on an event loop.
-    retry_another_broker_when_not_store_ok (False): also if it is stored, but less safely.
+    retry_times_when_send_async_failed (2): the same for `send_async` on an event loop.
+    retry_another_broker_when_not_store_ok (False): try another broker, too, if it is stored less safely.
     compress_msg_body_over_howmuch (4_096): bytes; larger bodies are compressed.
     compress_level (5): of ZLIB and ZSTD; higher is smaller and slower.
     compress_type (CompressionType.ZLIB): ZLIB, LZ4 or ZSTD.
     max_message_size (4 * 1024 * 1024): bytes; larger bodies are refused.
-    send_latency_enable (False): fault latency: stay away from slow brokers.
+    send_latency_enable (False): avoid slow brokers.
     start_detector_enable (False): ask brokers that were slow whether they answer again.
     auto_batch (False): gather messages of one topic that are sent at about the same time into batches.
     batch_max_delay_ms (10): ms that a message waits for others.
     batch_max_bytes (32 * 1024): bytes of bodies and properties; a larger message is sent by itself.
-    total_batch_max_bytes (32 * 1024 * 1024): of what waits; above it messages are sent one by one.
+    total_batch_max_bytes (32 * 1024 * 1024): waiting bytes above which messages are sent one by one.
     send_message_hooks (()): called before and after every try to send.
     check_forbidden_hooks (()): called before a send, which they refuse by raising.
-    end_transaction_hooks (()): called before a TransactionProducer tells how one ended.
+    end_transaction_hooks (()): called before the broker is told how a transaction ended.
     """
 
     create_topic_key: str
@@ -128,7 +128,7 @@ class ConsumerSettings(ClientSettings, total=False):
 
     Those of ClientSettings, and these, with their defaults:
 
-    message_model (MessageModel.CLUSTERING): who gets a message: one member, or each.
+    message_model (MessageModel.CLUSTERING): whether one member gets a message, or each.
     consume_from_where (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET): where a new group begins.
     consume_timestamp (0): wall ms for CONSUME_FROM_TIMESTAMP; 0: half an hour ago.
     allocate_strategy: how the members of a group divide the queues of a topic; AllocateMessageQueueAveragely.
@@ -136,14 +136,14 @@ class ConsumerSettings(ClientSettings, total=False):
     pull_batch_size (32): messages that a pull asks for.
     pull_threshold_for_queue (1_000): unfinished messages above which a queue is not pulled.
     pull_threshold_size_for_queue (100): the same in MiB.
-    consume_max_span (2_000): queue offsets from the first unfinished message to the last.
+    consume_max_span (2_000): most queue offsets from the first unfinished message to the last.
     max_msg_bytes (256 * 1024): bytes that a pull asks for.
     broker_suspend_max_time (15_000): ms that a pull waits at the broker for messages.
     consumer_timeout_when_suspend (30_000): ms until a pull that waits at the broker is given up.
     pull_time_delay_when_exception (1_000): ms until the next pull after one that failed.
     local_offset_store_dir (""): folder of broadcasting consumers' offsets; empty: <home>/.rocketmq_offsets.
     lock_interval (20_000): ms between two renewals of the locks of orderly queues.
-    filter_message_hooks (()): called with what a pull brought, before anybody sees it.
+    filter_message_hooks (()): called with a pull's messages before the program sees them.
     message_queue_listener (None): called as `(topic, all queues, own queues)` when the own ones have changed.
     """
 
@@ -171,18 +171,18 @@ class PushConsumerSettings(ConsumerSettings, total=False):
 
     Those of ConsumerSettings, and these, with their defaults:
 
-    consume_thread_nums (20): listener calls at a time.
+    consume_thread_nums (20): listener calls at the same time.
     consume_message_batch_max_size (1): messages given to one listener call.
     max_reconsume_times (-1): −1: 16 when concurrent, without limit when orderly.
     consume_timeout_minutes (15): a listener call that lasts longer is not waited for.
     await_termination_when_shutdown (10_000): ms that a shutdown waits for listener calls under way.
     suspend_current_queue_time (1_000): ms that an orderly queue pauses after a failed try.
     pull_interval (0): ms between two pulls of a queue.
-    pull_threshold_for_topic (-1): unfinished messages, divided among the queues we have; −1: no such bound.
+    pull_threshold_for_topic (-1): unfinished messages, divided among the queues of this member; −1: no limit.
     pull_threshold_size_for_topic (-1): the same in MiB.
     post_subscription_when_pull (False): send the subscription with every pull.
-    client_rebalance (True): False: the broker says which queues are ours, and whether we pull or pop.
-    pop_invisible_time (60_000): ms that a popped message is ours.
+    client_rebalance (True): False: the broker says which queues this member has, and whether it pulls or pops.
+    pop_invisible_time (60_000): ms that a popped message is hidden from other members.
     pop_batch_nums (32): messages that a pop asks for.
     pop_threshold_for_queue (96): popped messages in hand above which a queue is not popped.
     consume_message_hooks (()): called around every listener call.
@@ -210,7 +210,7 @@ class LitePullConsumerSettings(ConsumerSettings, total=False):
 
     Those of ConsumerSettings, and these, with their defaults:
 
-    auto_commit (True): commit what was polled before, at intervals and at shutdown.
+    auto_commit (True): commit finished messages at intervals and at shutdown.
     auto_commit_interval (5_000): ms between two such commits.
     poll_timeout (5_000): ms that `poll` waits for messages.
     pull_threshold_for_all (10_000): messages in hand above which nothing is pulled.
@@ -228,7 +228,7 @@ class SimpleConsumerSettings(ConsumerSettings, total=False):
 
     Those of ConsumerSettings, and these, with their defaults:
 
-    invisible_duration (60_000): ms that a received message is nobody else's.
+    invisible_duration (60_000): ms that a received message is hidden from other members.
     await_duration (15_000): ms that `receive` waits for messages.
     """
 

@@ -22,32 +22,35 @@ class AuthConfig(SettingsTable):
     """Settings of access control by users and policies (ACL 2.0). ACL 1.0: aclEnable."""
 
     authentication_enabled: bool = setting(
-        False, "Refuse requests that are not signed by a user (innerClientAuthenticationCredentials: our own)."
+        False,
+        "Refuse requests that are not signed by a user. The server's own requests are signed with "
+        "innerClientAuthenticationCredentials.",
     )
     authorization_enabled: bool = setting(
-        False, "Refuse what the policies of a user do not allow; needs authenticationEnabled."
+        False, "Refuse requests that the policies of their user do not allow; needs authenticationEnabled."
     )
     strict_admin_authorization: bool = setting(
         True,
-        "Ask for an update of the cluster where RocketMQ lets every user change a server: settings, groups, cleaning. "
-        "Counts for ACL 1.0, too, whose administrators may.",
+        "Require Update on the cluster for requests that RocketMQ allows to every user: settings, groups, "
+        "cleaning. In ACL 1.0 it requires an administrator.",
     )
     init_authentication_user: str = setting(
         "",
-        'User made at the start if there is none of that name, bound by no rule: `{"username":"…","password":"…"}`.',
+        "User that is made at the start if none of that name exists, and that no rule binds: "
+        '`{"username":"…","password":"…"}`.',
         secret=True,
     )
     inner_client_authentication_credentials: str = setting(
         "",
-        "What this server signs its own requests to others with, and a user bound by no rule: "
+        "User with which this server signs its own requests, and that no rule binds: "
         '`{"accessKey":"…","secretKey":"…"}`.',
         secret=True,
     )
     cluster_name: str = setting(
-        "", "Cluster that policies mean by `Cluster:`; empty means brokerClusterName, on a name server no name."
+        "", "Name of the cluster in policies (`Cluster:`); empty: brokerClusterName, on a name server no name."
     )
     auth_config_path: str = setting(
-        "", "Folder of auth.json, which holds users and policies; empty means the folder of the other tables."
+        "", "Folder of auth.json, which contains users and policies; empty: the folder of the other tables."
     )
     authentication_whitelist: str = setting(
         "", "Request codes that need no signature, separated by commas.", form=CODES
@@ -62,7 +65,7 @@ class AuthConfig(SettingsTable):
     )
     authorization_strategy: str = setting(
         "",
-        "Either is the same here: decisions are remembered until a user or a policy changes.",
+        "Both strategies are the same in MaxQ: decisions are remembered until a user or a policy changes.",
         choices=(
             "",
             f"{_AUTHORIZATION}.strategy.StatelessAuthorizationStrategy",
@@ -71,24 +74,24 @@ class AuthConfig(SettingsTable):
     )
     authentication_provider: str = setting(
         "",
-        "There is one only.",
+        "Only one is available.",
         choices=("", f"{_AUTHENTICATION}.provider.DefaultAuthenticationProvider"),
     )
     authentication_metadata_provider: str = setting(
         "",
-        "There is one only.",
+        "Only one is available.",
         choices=("", f"{_AUTHENTICATION}.provider.LocalAuthenticationMetadataProvider"),
     )
     authorization_provider: str = setting(
         "",
-        "There is one only.",
+        "Only one is available.",
         choices=("", f"{_AUTHORIZATION}.provider.DefaultAuthorizationProvider"),
     )
     authorization_metadata_provider: str = setting(
         "",
-        "There is one only.",
+        "Only one is available.",
         choices=("", f"{_AUTHORIZATION}.provider.LocalAuthorizationMetadataProvider"),
     )
     migrate_auth_from_v1_enabled: bool = setting(
-        False, "Make users and policies of the accounts of plain_acl.yml at the start, where there are none yet."
+        False, "Make users and policies from the accounts of plain_acl.yml at the start, if there are none yet."
     )

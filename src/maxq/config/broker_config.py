@@ -11,51 +11,51 @@ class BrokerConfig(SettingsTable):
     """Settings of what one broker is and allows. Thread pools have no meaning here."""
 
     # --- Identity and addresses ---
-    broker_name: str = setting(
-        "", "Name of the group of one master and its slaves; empty means the host name.", form=NAME
-    )
-    broker_cluster_name: str = setting("DefaultCluster", "Cluster this broker registers in.", form=NAME)
-    broker_id: int = setting(0, "0 is the master, a larger number a slave; -1 stands in DLedger groups' files.", low=-1)
-    broker_ip1: str = setting("", "Address given to clients; empty means detect.", form=ADDRESS, wire="brokerIP1")
+    broker_name: str = setting("", "Name of the group of a master and its slaves; empty: the host name.", form=NAME)
+    broker_cluster_name: str = setting("DefaultCluster", "Cluster in which this broker registers.", form=NAME)
+    broker_id: int = setting(0, "0 is the master, a larger number a slave; -1 is in files of DLedger groups.", low=-1)
+    broker_ip1: str = setting("", "Address given to clients; empty: detect it.", form=ADDRESS, wire="brokerIP1")
     broker_ip2: str = setting(
-        "", "Address given to slaves for replication; empty means brokerIP1.", form=ADDRESS, wire="brokerIP2"
+        "", "Address given to slaves for replication; empty: brokerIP1.", form=ADDRESS, wire="brokerIP2"
     )
     listen_port: int = setting(10_911, "Port for clients; the VIP port is two below it.", low=0, high=65535)
-    namesrv_addr: str = setting("", "Name servers, `host:port` separated by `;`; empty means none.", form=ADDRESSES)
-    broker_config_path: str = setting("", "File the settings came from and live updates are written back to.")
-    region_id: str = setting("DefaultRegion", "Region stamped on messages for tracing.")
+    namesrv_addr: str = setting("", "Name servers, `host:port` separated by `;`; empty: none.", form=ADDRESSES)
+    broker_config_path: str = setting("", "File that the settings came from; live updates are written back to it.")
+    region_id: str = setting("DefaultRegion", "Region written into messages for tracing.")
 
     # --- Access control (ACL 2.0: authenticationEnabled) ---
     acl_enable: bool = setting(
         False, "ACL 1.0: refuse requests that conf/plain_acl.yml and the files in conf/acl do not allow."
     )
     rocketmq_home: str = setting(
-        "", "Folder that holds `conf` with the files of ACL 1.0; empty means the environment's ROCKETMQ_HOME."
+        "", "Folder that contains `conf` with the files of ACL 1.0; empty: the environment's ROCKETMQ_HOME."
     )
 
     # --- Registration with name servers ---
     register_name_server_period: int = setting(
-        30_000, "Between two registrations with every name server.", unit="ms", low=1, high=60_000
+        30_000, "Time between two registrations with every name server.", unit="ms", low=1, high=60_000
     )
     register_broker_timeout_mills: int = setting(
         24_000, "Longest wait for a name server's answer to a registration.", unit="ms", low=1
     )
     update_name_server_addr_period: int = setting(
-        120_000, "Between two resolutions of the names in namesrvAddr.", unit="ms", low=1
+        120_000, "Time between two resolutions of the names in namesrvAddr.", unit="ms", low=1
     )
     force_register: bool = setting(
         True,
-        "Register in full every time, without asking first whether the name server knows the data version.",
+        "Register completely every time, without asking first whether the name server knows the data version.",
         live=True,
     )
-    compressed_register: bool = setting(False, "Send registration bodies deflated.", live=True)
+    compressed_register: bool = setting(False, "Compress the bodies of registrations.", live=True)
     enable_split_registration: bool = setting(False, "Send large topic tables in several registrations.", live=True)
-    split_registration_size: int = setting(800, "Topics in one such registration.", low=1, live=True)
+    split_registration_size: int = setting(
+        800, "Topics in one registration, with enableSplitRegistration.", low=1, live=True
+    )
     enable_single_topic_register: bool = setting(
         False, "Announce a new topic by request 217 instead of a registration with one topic.", live=True
     )
     broker_permission: int = setting(
-        6, "What all topics of this broker allow: 4 read + 2 write.", low=0, high=7, live=True
+        6, "Permission of all topics of this broker: 4 read + 2 write.", low=0, high=7, live=True
     )
 
     # --- Topics and groups ---
@@ -64,7 +64,7 @@ class BrokerConfig(SettingsTable):
     )
     max_queues_of_topic: int = setting(
         1_024,
-        "Most queues that a topic may be made with, and retry queues of a group; what is asked about a topic walks all "
+        "Most queues of a new topic, and most retry queues of a group, because answers about a topic contain all "
         "of them. A topic that has more keeps them.",
         low=1,
         high=65_535,
@@ -90,24 +90,22 @@ class BrokerConfig(SettingsTable):
     enable_mixed_message_type: bool = setting(False, "Take any type of message in any topic.", live=True)
     forward_timeout: int = setting(
         3000,
-        "Longest wait for the broker that holds another part of a static topic's queue.",
+        "Longest wait for the broker that has another part of a static topic's queue.",
         unit="ms",
         low=1,
         live=True,
     )
     enable_topic_message_type_check: bool = setting(
-        False, "Refuse messages whose type is not their topic's message.type (NORMAL where it has none).", live=True
+        False, "Refuse messages whose type is not their topic's message.type (NORMAL if it has none).", live=True
     )
     enable_split_metadata: bool = setting(True, "Answer metadata requests of slaves in parts.", live=True)
-    split_metadata_size: int = setting(2000, "Entries in one such part.", low=1, live=True)
+    split_metadata_size: int = setting(2000, "Entries in one part, with enableSplitMetadata.", low=1, live=True)
 
     # --- Sending ---
-    store_reply_message_enable: bool = setting(
-        True, "Store messages that answer a request as well as passing them on.", live=True
-    )
+    store_reply_message_enable: bool = setting(True, "Store reply messages, and also pass them on.", live=True)
     recall_message_enable: bool = setting(False, "Let senders take back messages that are not due yet.", live=True)
     allow_recall_when_broker_not_writeable: bool = setting(
-        True, "Let them also while brokerPermission forbids sends.", live=True
+        True, "Let senders take back messages also while brokerPermission forbids sends.", live=True
     )
     enable_property_filter: bool = setting(False, "Let consumers select messages by SQL92 expressions.", live=True)
     filter_support_retry: bool = setting(
@@ -116,31 +114,32 @@ class BrokerConfig(SettingsTable):
     )  # fmt: skip
     filter_data_clean_time_span: int = setting(
         86_400_000,
-        "How long the expressions of groups that are gone are kept.",
+        "How long the expressions of a group are kept after it has gone.",
         unit="ms",
         low=0,
         high=YEAR_MS,
         live=True,
     )
     enable_calc_filter_bit_map: bool = setting(
-        False, "Mark in ConsumeQueueExt for which consumers' expressions a message is; needs enableConsumeQueueExt.",
+        False,
+        "Mark in ConsumeQueueExt for which consumers' expressions a message matches; needs enableConsumeQueueExt.",
         live=True,
-    )  # fmt: skip
+    )
     expect_consumer_num_use_filter: int = setting(
-        32, "Consumers of a topic for which those marks are made.", low=1, high=10_000
+        32, "Consumers of a topic that the marks are made for.", low=1, high=10_000
     )
     max_error_rate_of_bloom_filter: int = setting(
-        20, "Messages marked for a consumer by chance.", unit="%", low=1, high=99
+        20, "Share of messages that are marked for a consumer by chance.", unit="%", low=1, high=99
     )
     reject_transaction_message: bool = setting(False, "Refuse half messages.", live=True)
     start_accept_send_request_time_stamp: int = setting(
-        0, "Refuse sends before this wall time.", unit="ms", low=0, high=253_402_300_799_999, live=True
+        0, "Refuse sends before this time.", unit="ms", low=0, high=253_402_300_799_999, live=True
     )
 
     # --- Pulling and consuming ---
     long_polling_enable: bool = setting(True, "Hold a pull that finds nothing until a message comes.", live=True)
     short_polling_time_mills: int = setting(
-        1000, "How long such a pull is held when long polling is off.", unit="ms", low=1, live=True
+        1000, "How long a pull that finds nothing is held when long polling is off.", unit="ms", low=1, live=True
     )
     notify_consumer_ids_changed_enable: bool = setting(True, "Tell the members of a group when it changes.", live=True)
     reject_pull_consumer_enable: bool = setting(
@@ -148,13 +147,13 @@ class BrokerConfig(SettingsTable):
     )
     lite_pull_message_enable: bool = setting(True, "Answer lite pulls (request 361).", live=True)
     slave_read_enable: bool = setting(
-        False, "Let a slave answer pulls, and suggest it to consumers that are far behind.", live=True
+        False, "Let a slave answer pulls; the master suggests it to consumers that are far behind.", live=True
     )
     disable_consume_if_consumer_read_slowly: bool = setting(
         False, "Shut out groups that are too far behind.", live=True
     )
     consumer_fallbehind_threshold: int = setting(
-        17_179_869_184, "How far behind is too far.", unit="bytes", low=0, high=2**50, live=True
+        17_179_869_184, "Bytes behind which a group is too far.", unit="bytes", low=0, high=2**50, live=True
     )
     use_server_side_reset_offset: bool = setting(
         True, "Reset offsets at the broker instead of through the consumers.", live=True
@@ -162,13 +161,13 @@ class BrokerConfig(SettingsTable):
 
     # --- Offsets and clients ---
     flush_consumer_offset_interval: int = setting(
-        5000, "Between two writings of consumerOffset.json.", unit="ms", low=1, high=HOUR_MS, live=True
+        5000, "Time between two writes of consumerOffset.json.", unit="ms", low=1, high=HOUR_MS, live=True
     )
     consumer_offset_update_version_step: int = setting(
-        500, "Offset commits after which the data version of the offsets moves.", low=1, live=True
+        500, "Offset commits after which the data version of the offsets is increased.", low=1, live=True
     )
     channel_expired_timeout: int = setting(
-        120_000, "Silence after which a client counts as gone.", unit="ms", low=1, live=True
+        120_000, "Time without a sign of life after which a client counts as gone.", unit="ms", low=1, live=True
     )
     real_time_notify_consumer_change: bool = setting(True, "Tell groups of a change at once.", live=True)
     enable_register_producer: bool = setting(True, "Keep a table of producers from their heartbeats.", live=True)
@@ -178,62 +177,74 @@ class BrokerConfig(SettingsTable):
         False, "The living slave with the smallest id stands in for a master that is gone: reads, queue locks, offsets."
     )
     enable_remote_escape: bool = setting(
-        False, "What an acting master must write goes to another broker group that has the topic."
+        False, "An acting slave sends messages that it must write to another broker group that has the topic."
     )
     skip_pre_online: bool = setting(
-        False, "Go online at once, without waiting for the HA links and taking consumer offsets back from slaves."
+        False, "Go online at once, without waiting for slaves to connect and taking consumer offsets back from them."
     )
     compatible_with_old_name_srv: bool = setting(
-        True, "Ask name servers for group members and give signs of life by requests that 4.x ones know, too."
+        True, "Use requests that name servers of 4.x know, too, for group members and signs of life."
     )
     broker_heartbeat_interval: int = setting(
         1000, "Time between signs of life to the name servers, with enableSlaveActingMaster.", unit="ms", low=100
     )
     send_heartbeat_timeout_millis: int = setting(
-        1000, "Longest wait for a name server's answer to one.", unit="ms", low=1
+        1000, "Longest wait for a name server's answer to a sign of life.", unit="ms", low=1
     )
     broker_not_active_timeout_millis: int = setting(
-        10_000, "Silence after which name servers forget this broker, with enableSlaveActingMaster.", unit="ms", low=100
+        10_000,
+        "Time without a sign of life after which name servers forget this broker, with enableSlaveActingMaster.",
+        unit="ms",
+        low=100,
     )
     sync_broker_member_group_period: int = setting(
-        1000, "Time between looks at who belongs to the group, with enableSlaveActingMaster.", unit="ms", low=100
+        1000,
+        "Time between two questions for the members of the group, with enableSlaveActingMaster.",
+        unit="ms",
+        low=100,
     )
     load_balance_poll_name_server_interval: int = setting(
-        30_000, "Age at which a route that messages escape by is asked for anew.", unit="ms", low=1, live=True
+        30_000, "Age at which a route for enableRemoteEscape is asked for again.", unit="ms", low=1, live=True
     )
 
     # --- Overload ---
     broker_fast_failure_enable: bool = setting(
-        True, "Refuse requests that waited too long instead of doing them too late.", live=True
+        True, "Refuse requests that waited too long instead of handling them too late.", live=True
     )
     wait_time_mills_in_send_queue: int = setting(
         200, "Longest wait of a send before it is refused.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     wait_time_mills_in_pull_queue: int = setting(
-        5000, "Longest wait of a pull.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
+        5000, "Longest wait of a pull before it is refused.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     wait_time_mills_in_lite_pull_queue: int = setting(
-        5000, "Longest wait of a lite pull.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
+        5000, "Longest wait of a lite pull before it is refused.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     wait_time_mills_in_heartbeat_queue: int = setting(
-        31_000, "Longest wait of a heartbeat.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
+        31_000, "Longest wait of a heartbeat before it is refused.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     wait_time_mills_in_admin_broker_queue: int = setting(
-        5000, "Longest wait of an admin request.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
+        5000, "Longest wait of an admin request before it is refused.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     send_thread_pool_queue_capacity: int = setting(
-        10_000, "Sends that may wait at once; more are refused.", low=1, live=True
+        10_000, "Sends that may wait at the same time; more are refused.", low=1, live=True
     )
-    pull_thread_pool_queue_capacity: int = setting(100_000, "Pulls that may wait at once.", low=1, live=True)
-    lite_pull_thread_pool_queue_capacity: int = setting(100_000, "Lite pulls that may wait at once.", low=1, live=True)
-    query_thread_pool_queue_capacity: int = setting(20_000, "Queries that may wait at once.", low=1, live=True)
+    pull_thread_pool_queue_capacity: int = setting(
+        100_000, "Pulls that may wait at the same time; more are refused.", low=1, live=True
+    )
+    lite_pull_thread_pool_queue_capacity: int = setting(
+        100_000, "Lite pulls that may wait at the same time; more are refused.", low=1, live=True
+    )
+    query_thread_pool_queue_capacity: int = setting(
+        20_000, "Queries that may wait at the same time; more are refused.", low=1, live=True
+    )
     reply_thread_pool_queue_capacity: int = setting(
-        10_000, "Replies to clients that may be under way at once.", low=1, live=True
+        10_000, "Replies to clients that may be under way at the same time.", low=1, live=True
     )
 
     bulk_pull_max_bytes: int = setting(
         8 * 1024 * 1024,
-        "Largest answer to a reader that asks for much at once, as the data pipeline does; 0: as to any other.",
+        "Largest answer to a reader that asks for large answers, such as Spark; 0: as to other readers.",
         unit="bytes",
         low=0,
         high=15 * 1024 * 1024,
@@ -245,12 +256,13 @@ class BrokerConfig(SettingsTable):
     enable_detail_stat: bool = setting(True, "Keep statistics by queue.")
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath",
-        "Settings that UPDATE_BROKER_CONFIG refuses besides those that are not live, separated by `;`.",
+        "Settings, separated by `;`, that a live update refuses in addition to those that are not live.",
     )
 
     user_quotas: str = setting(
         "",
-        "What users (by access key) may send and be given per second: `user:bytes=N,messages=N`, separated by `;`.",
+        "Messages and bytes that users (by access key) may send and receive per second: "
+        "`user:bytes=N,messages=N`, separated by `;`.",
         form=USER_QUOTAS,
         live=True,
     )
@@ -263,30 +275,36 @@ class BrokerConfig(SettingsTable):
         choices=("DISABLE", "OTLP_GRPC", "PROM", "LOG"),
     )
     metrics_grpc_exporter_target: str = setting(
-        "", "Collector that takes OTLP over gRPC, `http://host:port`; with https:// or without a scheme, by TLS."
+        "",
+        "Collector that takes OTLP over gRPC, `http://host:port`; with https:// or without a scheme the "
+        "connection uses TLS.",
     )
     metrics_grpc_exporter_header: str = setting(
-        "", "Headers of each request to it, `name:value` separated by `,`.", secret=True
+        "", "Headers of each request to the collector, `name:value` separated by `,`.", secret=True
     )
-    metric_grpc_exporter_time_out_in_mills: int = setting(3000, "How long a request to it may take.", unit="ms", low=1)
-    metric_grpc_exporter_interval_in_mills: int = setting(60_000, "How often metrics are sent.", unit="ms", low=100)
-    metrics_export_batch_max_data_points: int = setting(1000, "Points in one request to it.", low=1)
+    metric_grpc_exporter_time_out_in_mills: int = setting(
+        3000, "Longest time of a request to the collector.", unit="ms", low=1
+    )
+    metric_grpc_exporter_interval_in_mills: int = setting(
+        60_000, "Time between two exports of metrics.", unit="ms", low=100
+    )
+    metrics_export_batch_max_data_points: int = setting(1000, "Data points in one request to the collector.", low=1)
     metrics_in_delta: bool = setting(
         False,
-        "Send counters and histograms to it as what came since the last time, and give every line the label "
-        "`aggregation=delta`; what is served stays in totals, as in RocketMQ.",
+        "Send counters and histograms to the collector as the change since the last export, with the label "
+        "`aggregation=delta`. The served page keeps totals, as in RocketMQ.",
     )
     metric_logging_exporter_interval_in_mills: int = setting(
-        10_000, "How often metrics are written to the log.", unit="ms", low=100
+        10_000, "Time between two writes of metrics to the log.", unit="ms", low=100
     )
     metrics_prom_exporter_host: str = setting(
-        "", "Address on which they are served; empty means brokerIP1.", form=ADDRESS
+        "", "Address on which metrics are served; empty: brokerIP1.", form=ADDRESS
     )
     metrics_prom_exporter_port: int = setting(
-        5557, "Port on which they are served; 0: any free one.", low=0, high=65535
+        5557, "Port on which metrics are served; 0: any free one.", low=0, high=65535
     )
-    metrics_label: str = setting("", "Labels added to every line, `name:value` separated by `,`.")
-    metrics_otel_cardinality_limit: int = setting(50_000, "Label sets that one metric shows.", low=1)
+    metrics_label: str = setting("", "Labels added to every metric, `name:value` separated by `,`.")
+    metrics_otel_cardinality_limit: int = setting(50_000, "Most label sets that one metric shows.", low=1)
     enable_remoting_metrics: bool = setting(True, "Show how long requests took.")
     enable_message_store_metrics: bool = setting(True, "Show the metrics of the store.")
     enable_pop_metrics: bool = setting(True, "Show the metrics of pop consumption.")
@@ -299,52 +317,52 @@ class BrokerConfig(SettingsTable):
     # --- Groups, pop, transactions ---
     subscription_expired_timeout: int = setting(
         600_000,
-        "So long after its last pop a group without heartbeats is forgotten.",
+        "Time after its last pop at which a group without heartbeats is forgotten.",
         unit="ms",
         low=0,
         high=YEAR_MS,
         live=True,
     )
     default_message_request_mode: str = setting(
-        "PULL", "How groups whose broker assigns their queues ask for messages, unless setConsumeMode says otherwise.",
+        "PULL", "How groups ask for messages if the broker assigns their queues, unless setConsumeMode says otherwise.",
         choices=("PULL", "POP"), live=True,
     )  # fmt: skip
     pop_polling_size: int = setting(1024, "Pops that may wait for the same topic, group and queue.", low=0, live=True)
-    max_pop_polling_size: int = setting(100_000, "Pops that may wait altogether.", low=0, live=True)
-    revive_interval: int = setting(1000, "How often the revive topic is looked at.", unit="ms", low=10, live=True)
+    max_pop_polling_size: int = setting(100_000, "Pops that may wait in total.", low=0, live=True)
+    revive_interval: int = setting(1000, "Time between two checks of the revive topic.", unit="ms", low=10, live=True)
     revive_scan_time: int = setting(
-        10_000, "Longest reading of one queue of the revive topic at a time.", unit="ms", low=1, live=True
+        10_000, "Longest time that one queue of the revive topic is read without a pause.", unit="ms", low=1, live=True
     )
     pop_ck_stay_buffer_time: int = setting(
         10_000, "Age at which a check point that is still open goes to the revive topic.", unit="ms", low=0, live=True
     )
     pop_ck_stay_buffer_time_out: int = setting(
         3000,
-        "A check point whose time is over so soon stays in memory and is revived from there.",
+        "A check point whose time ends within this time stays in memory and is revived from there.",
         unit="ms",
         low=0,
         live=True,
     )
     pop_ck_max_buffer_size: int = setting(
-        200_000, "Check points in memory; the oldest of more go to the revive topic.", low=1, live=True
+        200_000, "Check points in memory; beyond that the oldest go to the revive topic.", low=1, live=True
     )
     enable_notify_after_pop_order_lock_release: bool = setting(
-        True, "Wake who waits for a queue popped in order when it may be read again.", live=True
+        True, "Wake waiting clients when a queue popped in order may be read again.", live=True
     )
     init_pop_offset_by_check_msg_in_mem: bool = setting(
-        True, "A new group that begins at the end takes all of a young queue.", live=True
+        True, "A new group that begins at the end gets all messages of a young queue.", live=True
     )
     retrieve_message_from_pop_retry_topic_v1: bool = setting(
-        True, "With enableRetryTopicV2: read retry topics of the older spelling, too.", live=True
+        True, "With enableRetryTopicV2: also read retry topics with the older names.", live=True
     )
     enable_retry_topic_v2: bool = setting(
-        False, "Spell retry topics of pop consumption with + between group and topic.", live=True
+        False, "Name retry topics of pop consumption with + between group and topic.", live=True
     )
     pop_from_retry_probability: int = setting(
-        20, "How often a pop reads the retry topic first.", unit="%", low=0, high=100, live=True
+        20, "Percentage of pops that read the retry topic first.", unit="%", low=0, high=100, live=True
     )
     pop_from_retry_probability_for_priority: int = setting(
-        0, "The same of a topic whose queues are priorities.", unit="%", low=0, high=100, live=True
+        0, "The same percentage for a topic whose queues are priorities.", unit="%", low=0, high=100, live=True
     )
     priority_order_asc: bool = setting(
         True, "Pops read queues from the highest id down: a larger number is a higher priority.", live=True
@@ -355,16 +373,18 @@ class BrokerConfig(SettingsTable):
     use_message_filter_for_notification: bool = setting(
         True, "A notification with tags looks at the tags of the messages that wait.", live=True
     )
-    max_message_filter_num_for_notification: int = setting(64, "If fewer messages than this wait.", low=0, live=True)
+    max_message_filter_num_for_notification: int = setting(
+        64, "useMessageFilterForNotification applies if fewer messages than this wait.", low=0, live=True
+    )
     server_load_balancer_enable: bool = setting(
         True, "Divide queues among members that ask for an assignment; false: each gets all.", live=True
     )
     default_pop_share_queue_num: int = setting(
-        -1, "How many other members' queues a member in mode POP shares; 0 or less: all.", low=-(2**31), live=True
+        -1, "Other members whose queues a member in mode POP shares; 0 or less: all.", low=-(2**31), live=True
     )
     transaction_time_out: int = setting(
         6000,
-        "Age at which a half message's producer is asked for its state.",
+        "Age at which a half message's producer is asked about its state.",
         unit="ms",
         low=0,
         high=MONTH_MS,
@@ -377,34 +397,34 @@ class BrokerConfig(SettingsTable):
         30_000, "Time between two rounds of checks of half messages.", unit="ms", low=1, live=True
     )
     transaction_metric_flush_interval: int = setting(
-        10_000, "How often transactionMetrics is written.", unit="ms", low=1, high=HOUR_MS, live=True
+        10_000, "Time between two writes of transactionMetrics.", unit="ms", low=1, high=HOUR_MS, live=True
     )
     transaction_op_msg_max_size: int = setting(
         4096,
-        "Bytes of ended half offsets that are written as one op message at once.",
+        "Bytes of offsets of ended half messages at which an op message is written at once.",
         unit="bytes",
         low=1,
         high=1 << 20,
         live=True,
     )
     transaction_op_batch_interval: int = setting(
-        3000, "Longest wait of an ended half offset for its op message.", unit="ms", low=1, live=True
+        3000, "Longest wait of an ended half message for its op message.", unit="ms", low=1, live=True
     )
     delay_offset_update_version_step: int = setting(
-        200, "Deliveries of delayed messages that make one new version of delayOffset.json.", low=1, live=True
+        200, "Deliveries of delayed messages after which delayOffset.json gets a new version.", low=1, live=True
     )
     pop_response_return_actual_retry_topic: bool = setting(
-        False, "Messages from a retry topic are answered under that, not under the topic they came from.", live=True
+        False, "Return messages of a retry topic under its name, not under the topic they came from.", live=True
     )
     pop_inflight_message_threshold: int = setting(
         10_000,
-        "With enablePopMessageThreshold: open messages of a queue at which no more are given out.",
+        "With enablePopMessageThreshold: unacknowledged messages of a queue at which no more are given out.",
         low=0,
         live=True,
     )
     enable_pop_message_threshold: bool = setting(
-        False, "Stop giving out messages of a queue of which too many are open.", live=True
+        False, "Stop giving out messages of a queue that has too many unacknowledged ones.", live=True
     )
     skip_when_ck_re_put_reach_max_times: bool = setting(
-        False, "Give a message up that could not be revived 17 times.", live=True, wire="skipWhenCKRePutReachMaxTimes"
+        False, "Give up a message that could not be revived 17 times.", live=True, wire="skipWhenCKRePutReachMaxTimes"
     )

@@ -10,21 +10,22 @@ class NamesrvConfig(SettingsTable):
     """Settings of what one name server shows, and when it forgets a broker."""
 
     kv_config_path: str = setting(
-        "", "File of the key-value table; empty means `namesrv/kvConfig.json` in the home of who runs `maxq namesrv`."
+        "",
+        "File of the key-value table; empty: `namesrv/kvConfig.json` in the home of the user who runs `maxq namesrv`.",
     )
     config_store_path: str = setting(
-        "", "File that live updates are written to; empty means `namesrv/namesrv.properties` in the home."
+        "", "File that live updates are written to; empty: `namesrv/namesrv.properties` in the user's home."
     )
     order_message_enable: bool = setting(False, "Add the order configuration of a topic to its route.", live=True)
     return_order_topic_config_to_broker: bool = setting(
         True, "Answer registrations with the table of ordered topics.", live=True
     )
     scan_not_active_broker_interval: int = setting(
-        5000, "Between two looks for brokers that stopped registering.", unit="ms", low=10, live=True
+        5000, "Time between two checks for brokers that stopped registering.", unit="ms", low=10, live=True
     )
     support_acting_master: bool = setting(
         False,
-        "Show the smallest slave of a group without master as its master, where the group asks for it.",
+        "Show the smallest slave of a group without master as its master, if the group asks for it.",
         live=True,
     )
     enable_all_topic_list: bool = setting(True, "Answer with the list of all topics.", live=True)
@@ -36,19 +37,19 @@ class NamesrvConfig(SettingsTable):
         False, "Refuse routes until waitSecondsForService have passed since the start.", live=True
     )
     wait_seconds_for_service: int = setting(
-        45, "How long brokers are given to register first.", unit="s", low=0, live=True
+        45, "Time that brokers have for registering first.", unit="s", low=0, live=True
     )
     delete_topic_with_broker_registration: bool = setting(
         False, "Forget topics that a broker no longer lists.", live=True
     )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
-        "Settings that UPDATE_NAMESRV_CONFIG refuses besides those that are not live, separated by `;`.",
+        "Settings, separated by `;`, that a live update refuses in addition to those that are not live.",
     )
 
     acl_enable: bool = setting(
         False, "ACL 1.0: refuse requests that conf/plain_acl.yml and the files in conf/acl do not allow."
     )
     rocketmq_home: str = setting(
-        "", "Folder that holds `conf` with the files of ACL 1.0; empty means the environment's ROCKETMQ_HOME."
+        "", "Folder that contains `conf` with the files of ACL 1.0; empty: the environment's ROCKETMQ_HOME."
     )

@@ -130,7 +130,7 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
             A result for each message, in their order.
 
         Raises:
-            What `send` raises for the first message that fails; no further ones are begun then.
+            MaxQError: as `send`, for the first message that fails; no further ones are begun then.
         """
         client = self._running
         check_messages(messages, "send_many")

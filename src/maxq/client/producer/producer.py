@@ -393,8 +393,8 @@ class Producer:
             on_result: called with each result when it comes: what was acknowledged although a later message failed.
 
         Raises:
-            as `send`, for the first message that could not be sent, or what drawing the next one or `on_result` raised;
-            the others on their way are still sent, the rest is not.
+            MaxQError: as `send`, for the first message that could not be sent. The others on their way are still sent,
+                the rest is not. An exception of `messages` or `on_result` is raised as it is.
         """
         sender = self._running()
         check_number("in_flight", in_flight, low=1)
