@@ -2,11 +2,13 @@
 
     python -m pytest -p tests.side_by_side --processes 6 tests
 
-A file is one process's. So are all tests that share a Spark session, which costs 10 s of CPU and 1 GiB; they come
-first. Half of the other processes begins with tests that wait for clocks, disks and each other, half with tests that
-compute, and who has no more of its kind takes from the end of the other: so the processors always have something to do.
+A file is one process's. So is each half of the tests that share a Spark session, which costs 10 s of CPU and 1 GiB;
+they come first, for they take longest. Half of the other processes begins with tests that wait for clocks, disks and
+each other, half with tests that compute, and who has no more of its kind takes from the end of the other: so the
+processors always have something to do.
 
-A process that dies fails the test it was at, and another one takes the rest of its files.
+A process that dies fails the test it was at, and another one takes the rest of its files. The end of a run names the
+files that took longest.
 """
 
 import atexit
@@ -17,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,9 +33,12 @@ from _pytest.pathlib import cleanup_numbered_dir
 
 SPARK_FOLDER: Final = "tests/pipeline/"
 _WITHOUT_SESSION: Final = "tests/pipeline/processes/"
+#: Folders of the second half of the tests with a Spark session; the others are the first.
+SECOND_SESSION: Final = ("tests/pipeline/jobs/", "tests/pipeline/sql/")
 _WAITING: Final = ("tests/integration/", _WITHOUT_SESSION)
 #: What a process may take to end when it is not needed any more.
 _END_SECONDS: Final = 60
+_LONGEST: Final = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,9 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def unit_of(nodeid: str) -> str:
-    """Return what one process runs as a whole: the file of a test, or the folder of those that share a session."""
+    """Return what one process runs as a whole: the file of a test, or a folder of those that share a session."""
     if nodeid.startswith(SPARK_FOLDER) and not nodeid.startswith(_WITHOUT_SESSION):
-        return SPARK_FOLDER
+        return SECOND_SESSION[0] if nodeid.startswith(SECOND_SESSION) else SPARK_FOLDER
     return nodeid.partition("::")[0]
 
 
@@ -55,8 +61,7 @@ class Units:
         units: dict[str, list[int]] = {}
         for number, nodeid in enumerate(nodeids):
             units.setdefault(unit_of(nodeid), []).append(number)
-        session = units.pop(SPARK_FOLDER, None)
-        self._first = [session] if session else []
+        self._first = [numbers for name in (SPARK_FOLDER, SECOND_SESSION[0]) if (numbers := units.pop(name, []))]
         self._kinds: list[list[list[int]]] = [[], []]
         for name, numbers in units.items():
             self._kinds[name.startswith(_WAITING)].append(numbers)
@@ -82,6 +87,7 @@ class _Process:
     pid: int
     pipe: Connection
     left: list[int] = field(default_factory=list)  # tests that it has been given and has not told of
+    told_s: float = field(default_factory=time.monotonic)  # when it told of one, or began
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,6 +98,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # made before each process has a folder in it
     units = Units(item.nodeid for item in session.items)
+    config.pluginmanager.register(times := _Times())
     running: dict[Connection, _Process] = {}
     started = 0
     try:
@@ -112,13 +119,29 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                     del running[pipe]
                     units.put_back(_ended(session, process))
                     continue
-                _hear(session, process, told, units)
+                _hear(session, process, told, units, times)
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
                 if session.shouldstop:
                     raise session.Interrupted(session.shouldstop)
     finally:
         _end(running.values())
+
+
+class _Times:
+    """Plugin that says at the end which units took longest.
+
+    Attributes:
+        seconds: by unit.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("longest")
+        for name, seconds in self.seconds.most_common(_LONGEST):
+            terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
 
 
 def _start(session: pytest.Session, number: int, others: Iterable[Connection]) -> _Process:
@@ -138,7 +161,7 @@ def _give(process: _Process, numbers: list[int]) -> None:
         process.pipe.send(numbers)
 
 
-def _hear(session: pytest.Session, process: _Process, told: Any, units: Units) -> None:
+def _hear(session: pytest.Session, process: _Process, told: Any, units: Units, times: "_Times") -> None:
     """Work off what a process says: it asks for a unit, has had a warning, or has run a test."""
     hook = session.config.hook
     match told:
@@ -148,6 +171,8 @@ def _hear(session: pytest.Session, process: _Process, told: Any, units: Units) -
             hook.pytest_warning_recorded.call_historic(kwargs=told)
         case _:
             item = session.items[process.left.pop(0)]
+            times.seconds[unit_of(item.nodeid)] += time.monotonic() - process.told_s
+            process.told_s = time.monotonic()
             for data in told:
                 report = hook.pytest_report_from_serializable(config=session.config, data=data)
                 hook.pytest_runtest_logreport(report=report)

@@ -76,6 +76,7 @@ def test_each_test_has_the_outcome_that_it_has_alone(tmp_path: Path) -> None:
         "RuntimeError: the end", "UserWarning: look here",
     ):  # fmt: skip
         assert said in done.stdout, said
+    assert re.search(r"longest =+\n +\d\.\d s  tests/", done.stdout), "how long files took"
     assert "test_passes" not in done.stdout, "only what tests that fail have printed is shown"
 
 
@@ -101,6 +102,12 @@ def test_the_first_failure_ends_it_if_that_is_asked_for(tmp_path: Path) -> None:
     files = {f"tests/unit/test_f{n}.py": "def test_it(): assert 0\n" for n in range(9)}
     done = run(tmp_path, files, "--processes", "2", "-x")
     assert done.returncode == 1 and "stopping after 1 failures" in done.stdout, done.stdout
+
+
+def test_tests_with_a_spark_session_are_two_processes_work_and_come_first() -> None:
+    folders = ("unit", "pipeline/source", "pipeline/jobs", "pipeline/sql", "pipeline", "pipeline/processes")
+    units = Units(f"tests/{folder}/test_it.py::test_it" for folder in folders)
+    assert [units.take(0) for _ in range(4)] == [[1, 4], [2, 3], [0], [5]]
 
 
 def test_one_half_begins_with_tests_that_wait_and_helps_the_other() -> None:

@@ -16,10 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxq.arrow.schemas import KAFKA_COLUMNS, MESSAGE_COLUMNS
-from maxq.arrow.sink_columns import SINK_COLUMNS, Numbers, SinkRows, check_columns, sink_rows
+from maxq.arrow.sink_columns import SINK_COLUMNS, Numbers, SinkRows, check_columns, pair_maps, sink_rows
 from maxq.errors import MaxQError, PipelineError
 
 _PAIRS: Final = pa.map_(pa.string(), pa.string())
+_PAIR_LISTS: Final = pa.large_list(pa.struct({"key": pa.string(), "value": pa.string()}))
+_HEADERS: Final = pa.large_list(pa.struct({"key": pa.string(), "value": pa.binary()}))
+_WORDS: Final = pa.large_list(pa.large_string())
 _MAP: Final = "map<string,string>"
 _UNNAMED_INDEX: Final = re.compile("__index_level_[0-9]+__")  # that pandas hands over with the columns
 _SPELLED: Final = {name.lower(): name for name in SINK_COLUMNS if name != "sendAt"}
@@ -32,6 +35,8 @@ _IN_WORDS: Final = {
     "timestamp_ntz": "timestamp",
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
 }
+#: What Arrow raises for a value that it cannot convert: a number too large, text that is no UTF-8.
+VALUE_ERRORS: Final = (pa.ArrowException, UnicodeDecodeError)
 _ID_DIGITS: Final = 12  # at the end of a unique key, which count up
 
 #: What became of each row, in the order of the table that was sent.
@@ -203,14 +208,14 @@ def _plain(column: Any) -> Any:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _plain(column.dictionary_decode())
-    if pa.types.is_map(kind):
-        return _alone(column).cast(_PAIRS)
     if pa.types.is_struct(kind):
         return _fields(column)
+    if pa.types.is_map(kind):
+        return _alone(column.cast(_PAIRS))
     if _kind(kind) == _MAP:
-        return _pairs(_alone(column))
+        return pair_maps(column.cast(_PAIR_LISTS), "properties", "a property")
     if pa.types.is_nested(kind):
-        return _alone(column)
+        return _alone(column.cast(_HEADERS if pa.types.is_struct(kind.value_type) else _WORDS))
     if _kind(kind) == "binary":
         return column.cast(pa.large_binary())
     if _kind(kind) == "string":
@@ -221,18 +226,6 @@ def _plain(column: Any) -> Any:
 def _alone(column: Any) -> Any:
     """Return a column of lists without the values of other rows, which a slice keeps."""
     return column.take(pa.array(np.arange(len(column))))
-
-
-def _pairs(lists: Any) -> Any:
-    """Convert a column of lists of (key, value) structs to a column of maps."""
-    lists = lists.cast(pa.list_(lists.type.value_type))
-    pairs = lists.flatten()
-    if pairs.null_count or pairs.field("key").null_count:
-        raise PipelineError("a property in column properties is null, or has no key; leave it away")
-    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
-    names, values = pairs.field("key").cast(pa.string()), pairs.field("value").cast(pa.string())
-    return pa.MapArray.from_arrays(offsets, names, values)
 
 
 def _fields(structs: Any) -> Any:

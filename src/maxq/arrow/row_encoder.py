@@ -242,7 +242,8 @@ class RowEncoder:
 
 
 def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
-    """Yield the body and the properties of each message of a batch body that this encoder made."""
+    """Yield the body and the properties of each message of a batch body that this encoder made; bytes of properties
+    that are no UTF-8 are replaced, as every reader does."""
     at = 0
     while at < len(body):
         (size,) = _INT.unpack_from(body, at)
@@ -251,7 +252,7 @@ def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
         (properties_size,) = _SHORT.unpack_from(body, end)
         if end + 2 + properties_size != at + size:
             raise RemoteProtocolError(f"a batch record at byte {at} has {size} bytes, its parts have others")
-        yield body[at + 20 : end], body[end + 2 : at + size].decode()
+        yield body[at + 20 : end], body[end + 2 : at + size].decode(errors="replace")
         at += size
 
 

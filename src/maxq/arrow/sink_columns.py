@@ -175,7 +175,7 @@ def _own_columns(columns: dict[str, Any]) -> dict[str, Any]:
     if "partition" in columns:
         columns["queueId"] = columns.pop("partition")
     if "headers" in columns:
-        columns["properties"] = _header_maps(columns.pop("headers"))
+        columns["properties"] = pair_maps(columns.pop("headers"), "headers", "a header")
     if "key" in columns:
         columns["keys"] = _utf8(columns.pop("key"), "key")
         if "queueId" not in columns:
@@ -190,15 +190,22 @@ def _utf8(column: Any, name: str) -> Any:
         raise PipelineError(f"column {name} has bytes that are no UTF-8; RocketMQ keeps them as text") from None
 
 
-def _header_maps(headers: Any) -> Any:
-    pairs = headers.values
+def pair_maps(lists: Any, column: str, what: str) -> Any:
+    """Convert a column of lists of (key, value) structs, of any kind of lists and texts, to a column of maps.
+
+    Args:
+        column, what: its name, and what a pair is called, for errors.
+
+    Raises:
+        PipelineError: a pair is null, has no key, or has a value that is no UTF-8.
+    """
+    lists = lists.cast(pa.list_(lists.type.value_type))
+    pairs = lists.flatten()
     if pairs.null_count or pairs.field("key").null_count:
-        raise PipelineError("a header in column headers is null, or has no key; leave it away")
-    values = _utf8(pairs.field("value"), "headers")
-    kind = pa.map_(pa.string(), pa.string())
-    bits = [headers.is_valid().buffers()[1] if headers.null_count else None, pa.py_buffer(headers.offsets.to_numpy())]
-    entries = pa.StructArray.from_arrays([pairs.field("key"), values], fields=[kind.key_field, kind.item_field])
-    return pa.Array.from_buffers(kind, len(headers), bits, children=[entries])
+        raise PipelineError(f"{what} in column {column} is null, or has no key; leave it away")
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+    return pa.MapArray.from_arrays(offsets, _utf8(pairs.field("key"), column), _utf8(pairs.field("value"), column))
 
 
 def send_times(batch: pa.RecordBatch, names: dict[str, str]) -> Numbers:
@@ -277,7 +284,7 @@ def _check_text(values: Any, column: str) -> None:
 
 
 def _words(keys: Any) -> Any:
-    if not pa.types.is_list(keys.type) and not pa.types.is_large_list(keys.type):
+    if not pa.types.is_nested(keys.type):
         return keys
     words = keys.flatten()
     if words.null_count:
@@ -291,7 +298,8 @@ def _words(keys: Any) -> Any:
 
 def _milliseconds(times: Any) -> Any:
     if pa.types.is_timestamp(times.type):
-        return times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64())
+        wanted = pc.CastOptions(pa.timestamp("ms", tz=times.type.tz), allow_time_truncate=True)
+        return pc.cast(times, options=wanted).cast(pa.int64())
     return times
 
 

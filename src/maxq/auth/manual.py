@@ -16,7 +16,8 @@ The table says what a user needs for each request where requests must be signed 
 
 * `Letters like these` are fields of the request's header. A field that the request leaves out needs nothing, unless the
   table says otherwise.
-* **Record** is what the user also needs on the topic of each stored message that the request turns out to mean.
+* **Record** names a right that the user also needs on the topic of a stored message that the request points to by its
+  offset or id. The broker knows this topic only when it has read the message.
 * **RocketMQ** tells whether Java RocketMQ asks for a permission, too. Where it does not,
   `strictAdminAuthorization=false` lets every user with a correct signature make the request.
 

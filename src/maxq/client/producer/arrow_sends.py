@@ -161,18 +161,24 @@ class ArrowSends:
         Raises:
             PipelineError, ClientError: one of them cannot be sent.
         """
-        rows = self._tables.message_rows(
-            piece, self._names, self._topic, self._config.max_message_size, self._encoder.most_text
-        )
-        for topic in self._tables.topics_of(rows):
-            self._sender.preparer.wire_topic(topic)
-        return rows, self._encoder.groups(rows)
+        try:
+            rows = self._tables.message_rows(
+                piece, self._names, self._topic, self._config.max_message_size, self._encoder.most_text
+            )
+            for topic in self._tables.topics_of(rows):
+                self._sender.preparer.wire_topic(topic)
+            return rows, self._encoder.groups(rows)
+        except self._tables.VALUE_ERRORS as error:
+            raise PipelineError(f"it has a value that no message can have: {error}") from None
 
     async def _learn_queues(self, piece: Any) -> bool:
         """Ask for the queues of topics whose rows say to which they go. Returns False if that failed."""
         topics = {self._topic} if self._topic else set()
         if "topic" in self._names:
-            topics |= {topic for topic in piece.column(self._names["topic"]).unique().to_pylist() if topic}
+            try:
+                topics |= {topic for topic in piece.column(self._names["topic"]).unique().to_pylist() if topic}
+            except UnicodeDecodeError:  # its first row is refused
+                return True
         preparer, timeout_s = self._sender.preparer, self._config.send_msg_timeout / 1000
         for topic in topics - self._queues.keys():
             try:
