@@ -14,11 +14,11 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
-def anchors(page: Path) -> set[str]:
-    """The names of a page's headings, as Markdown's readers make them."""
+def anchors(page: Path) -> list[str]:
+    """The names of a page's headings in their order, as Markdown's readers make them."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()).replace(" ", "-") for title in titles}
+    return [re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()).replace(" ", "-") for title in titles]
 
 
 @pytest.mark.parametrize("page", PAGES)

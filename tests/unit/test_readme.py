@@ -31,7 +31,9 @@ def _outline(text: str) -> list[str]:
 
 
 def _links(page: str) -> list[str]:
-    return [next(part for part in found if part) for found in _LINK.findall(_text(page)) if any(found)]
+    """Where the page's links lead; a Chinese page of the manual counts as the English one."""
+    found = [next(part for part in parts if part) for parts in _LINK.findall(_text(page)) if any(parts)]
+    return [link.replace("docs/zh/", "docs/") for link in found]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -70,3 +72,8 @@ def test_the_pictures_show_the_figures_of_the_results() -> None:
             for system in readme_figures.results(file)["medians"][workload].values():
                 if "server_cpu_us_per_msg" in system and "sent_per_s" in system and "server_cores" in system:
                     assert readme_figures.shown(system["server_cpu_us_per_msg"], "us") in picture
+
+
+def test_the_chinese_page_leads_to_chinese_pages_where_there_are_any() -> None:
+    links = [link for parts in _LINK.findall(_text("README.zh.md")) for link in parts if link.startswith("docs/")]
+    assert [link for link in links if (ROOT / link.replace("docs/", "docs/zh/", 1)).is_file()] == []
