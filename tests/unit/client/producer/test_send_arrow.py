@@ -151,6 +151,41 @@ def test_rows_of_any_types_chunks_and_slices_are_stored_where_the_result_says(
     simulate(story)
 
 
+def _pairs_of(text: pa.DataType, value: pa.DataType) -> pa.DataType:
+    return pa.struct({"key": text, "value": value})
+
+
+@pytest.mark.parametrize(
+    "list_of", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 2)], ids=["list", "large", "fixed"]
+)
+@pytest.mark.parametrize("text", TEXT_TYPES, ids=str)
+@pytest.mark.parametrize("value", BODY_TYPES, ids=str)
+def test_lists_of_any_kind_belong_to_their_rows(list_of: Any, text: pa.DataType, value: pa.DataType) -> None:
+    """Polars hands over large lists of views, DuckDB lists of plain texts, Spark what it is told."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T", queues=2)
+        pairs = [[("a", "1"), ("b", "22")], [("c", "3"), ("d", "ж")], [("e", "5"), ("f", "6")]]
+        rows = [
+            {"body": b"%d" % number, "keys": [f"k{number}", f"l{number}"], "properties": of_row}
+            for number, of_row in enumerate(pairs)
+        ]
+        texts = pa.string() if pa.types.is_dictionary(text) else text
+        named = [[{"key": name, "value": one.encode()} for name, one in of_row] for of_row in pairs]
+        table = pa.table(
+            {
+                "body": pa.array([row["body"] for row in rows]),
+                "keys": pa.array([row["keys"] for row in rows], list_of(text)),
+                "headers": pa.array(named, list_of(_pairs_of(texts, value))),
+            }
+        )
+        async with make(cluster) as producer:
+            check(cluster, rows[1:], await producer.send_arrow(table.slice(1), topic="T"))
+
+    simulate(story)
+
+
 @QUIETLY
 @given(rows=ROWS)
 def test_a_request_is_byte_by_byte_that_of_the_general_way(form: Any, rows: list[dict[str, Any]]) -> None:
@@ -317,6 +352,34 @@ def test_rows_before_a_bad_one_are_sent_and_the_error_names_it(bad_at: int, colu
                 await producer.send_arrow(pa.Table.from_pylist(rows, schema=schema))
         assert raised.value.is_wrong_value and not raised.value.retriable
         assert raised.value.sent.num_rows == len(stored(cluster)) == bad_at
+        assert raised.value.sent.column("queueOffset").null_count == 0
+
+    simulate(story)
+
+
+NO_UTF8 = pa.array([b"\xff"]).view(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("column", "bad", "text"),
+    [
+        ("deliverTimestamp", pa.array([(1 << 63) + 5], pa.uint64()), "9223372036854775813 not in range"),
+        ("deliverTimestamp", pa.array([1 << 62], pa.timestamp("s")), "out of bounds timestamp"),
+        ("queueId", pa.array([(1 << 63) + 5], pa.uint64()), "9223372036854775813 not in range"),
+        ("shardingKey", NO_UTF8, "can't decode byte 0xff"),
+        ("topic", NO_UTF8, "can't decode byte 0xff"),
+    ],
+)
+def test_rows_before_one_that_arrow_cannot_convert_are_told(column: str, bad: Any, text: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T", queues=2)
+        column_of = pa.concat_arrays([pa.nulls(4_500, bad.type), bad, pa.nulls(10, bad.type)])
+        table = pa.table({"body": [b"x"] * len(column_of), column: column_of})
+        async with make(cluster) as producer:
+            with pytest.raises(ArrowSendError, match=f"row 4500 cannot be sent: .*{text}") as raised:
+                await producer.send_arrow(table, topic="T")
+        assert raised.value.sent.num_rows == len(stored(cluster)) == 4_500
         assert raised.value.sent.column("queueOffset").null_count == 0
 
     simulate(story)

@@ -88,11 +88,14 @@ def test_tags_keys_and_properties_arrive(server: Standalone, topic: str) -> None
 
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+#: With spark.sql.execution.arrow.useLargeVarTypes.
+LARGE_HEADERS = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
 
 
-def test_columns_of_the_kafka_sink_arrive(server: Standalone, topic: str) -> None:
+@pytest.mark.parametrize("kind", [HEADERS, LARGE_HEADERS], ids=["texts", "large texts"])
+def test_columns_of_the_kafka_sink_arrive(server: Standalone, topic: str, kind: pa.DataType) -> None:
     headers = pa.array(
-        [[("a", b"1"), ("b", "ü".encode())], None, [], [("a", b"2"), ("none", None), ("KEYS", b"reserved")]], HEADERS
+        [[("a", b"1"), ("b", "ü".encode())], None, [], [("a", b"2"), ("none", None), ("KEYS", b"reserved")]], kind
     )
     columns = {"value": bodies(4), "key": pa.array([b"k1", None, b"k 2", b"k1"]), "headers": headers}
     batch = pa.record_batch({**columns, "topic": pa.array([topic] * 4)})
