@@ -79,12 +79,21 @@ def environment_credentials() -> Credentials | None:
     access_key, secret_key = os.environ.get("MAXQ_ACCESS_KEY", ""), os.environ.get("MAXQ_SECRET_KEY", "")
     if access_key and secret_key:
         return Credentials(access_key, secret_key, os.environ.get("MAXQ_SECURITY_TOKEN", ""))
+    return tools_credentials()
+
+
+def tools_credentials() -> Credentials | None:
+    """Return the credentials that mqadmin uses, of $ROCKETMQ_HOME/conf/tools.yml; None if there are none.
+
+    Raises:
+        ConfigError: that file cannot be read; what stands in it is not told.
+    """
     home = os.environ.get("ROCKETMQ_HOME")
     tools = Path(home) / "conf" / "tools.yml" if home else None
-    return _tools_credentials(tools) if tools is not None and tools.is_file() else None
+    return _read_tools(tools) if tools is not None and tools.is_file() else None
 
 
-def _tools_credentials(path: Path) -> Credentials | None:
+def _read_tools(path: Path) -> Credentials | None:
     # Imported here: few have such a file, and yaml would slow down the start of every command.
     yaml = importlib.import_module("yaml")
     try:

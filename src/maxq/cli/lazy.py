@@ -8,19 +8,26 @@ from typing import Any, NamedTuple
 import typer.main
 from typer.core import TyperGroup
 
+from maxq.cli.help_pages import write_examples, write_options
+
 _FAR_CUTOFF = 0.8  # difflib's measure of likeness, for commands of other groups
+_NAME_WIDTH = 24  # of the column of names; a longer one has a line of its own
 
 
 class Entry(NamedTuple):
-    """A member of a group of commands: the module that has it, one line for the help, and its name there if the module
-    has several.
+    """A member of a group of commands.
 
-    The module offers `app`, a Typer application, or `group`, a LazyGroup.
+    Attributes:
+        module: offers `app`, a Typer application, or `group`, a LazyGroup.
+        summary: one line for the help.
+        command: its name in the module, if the module has several.
+        section: the heading below which the help lists it.
     """
 
     module: str
     summary: str
     command: str | None = None
+    section: str = "Commands"
 
 
 class NearGroup(TyperGroup):
@@ -38,6 +45,14 @@ class NearGroup(TyperGroup):
             if near:
                 ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(near)}?")
         return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        super().format_epilog(ctx, formatter)
+        write_examples(ctx, formatter)
 
 
 def _nearest(word: str, commands: Iterable[str], **likeness: float) -> list[str]:
@@ -88,5 +103,10 @@ class LazyGroup(NearGroup):
         return self._elsewhere()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in self._entries.items()])
+        width = min(max(map(len, self._entries)), _NAME_WIDTH)  # the same in all sections
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self._entries.items():
+            sections.setdefault(entry.section, []).append((name.ljust(width), entry.summary))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=width)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from maxq.cli.admin import ENTRIES, group
+from maxq.cli.examples import examples_of
 
 _HEAD = """\
 # Every admin command
@@ -30,7 +31,8 @@ def manual() -> str:
 
 def _section(name: str, command: Any, shared: set[str]) -> str:
     own = [option for option in command.params if option.name not in shared and not option.hidden]
-    lines = [f"\n## {name}\n", _sentence(command.help), *(["", *_table(own)] if own else [])]
+    examples = [f"    {line}" for line in examples_of(f"maxq admin {name}")]
+    lines = [f"\n## {name}\n", _sentence(command.help), *(["", *_table(own)] if own else []), "", *examples]
     return "\n".join(lines) + "\n"
 
 

@@ -1,18 +1,19 @@
 """Small things that several commands read from their options."""
 
-import os
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 import typer
 
 from maxq.errors import ConfigError, LocalProtocolError
 from maxq.remoting.client import split_address
 
-DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
+DEFAULT_NAMESRV_PORT: Final = 9876
+DEFAULT_BROKER_PORT: Final = 10911
+DEFAULT_NAMESRV: Final = f"127.0.0.1:{DEFAULT_NAMESRV_PORT}"
 
 
 def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[str, str]:
@@ -30,67 +31,71 @@ def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[st
     return found
 
 
+# --- addresses ---
+
+
 def server_address(text: str | None) -> str | None:
-    """Return the text if it is an address. Used as a callback.
+    """Return the address of a broker; one without a port gets the usual one. Used as a callback.
 
     Raises:
-        typer.BadParameter: it is no host:port.
+        typer.BadParameter: it is no host or host:port.
     """
-    if text:  # what an empty text means, commands know
-        try:
-            split_address(text)
-        except LocalProtocolError as error:
-            raise typer.BadParameter(str(error)) from None
-    return text
+    return _with_port(text, DEFAULT_BROKER_PORT) if text else text  # what an empty text means, commands know
 
 
 def name_servers(text: str | None) -> str | None:
     """Return the addresses of name servers; one without a port gets the usual one. Used as a callback.
 
     Raises:
-        typer.BadParameter: there is none, or one is no host:port.
+        typer.BadParameter: there is none, or one is no host or host:port.
     """
     if text is None:
         return None
-    addresses = [_with_port(part.strip().removeprefix("http://")) for part in text.split(";") if part.strip()]
+    addresses = [part.strip().removeprefix("http://") for part in text.split(";") if part.strip()]
     if not addresses:
         raise typer.BadParameter(f"{text!r} names no name server: give host:port, several separated by ';'")
-    for address in addresses:
-        server_address(address)
-    return ";".join(addresses)
+    return ";".join(_with_port(address, DEFAULT_NAMESRV_PORT) for address in addresses)
 
 
-def _with_port(address: str) -> str:
-    is_without = ":" not in address or (address.startswith("[") and address.endswith("]"))
-    return f"{address}:{DEFAULT_NAMESRV.rpartition(':')[2]}" if is_without else address
+def other_server_address(text: str | None) -> str | None:
+    """Return the address of a server that has no usual port. Used as a callback.
+
+    Raises:
+        typer.BadParameter: it is no host:port.
+    """
+    return _with_port(text, None) if text else text
 
 
-Namesrv = Annotated[
-    str,
-    typer.Option(
-        "-n",
-        "--namesrvAddr",
-        envvar="NAMESRV_ADDR",
-        callback=name_servers,
-        help="Name servers, host:port separated by ';'; without a port 9876.",
-    ),
-]
+def other_server_addresses(text: str) -> str:
+    """The same for several, separated by ';'."""
+    addresses = [part.strip() for part in text.split(";") if part.strip()]
+    if not addresses:
+        raise typer.BadParameter(f"{text!r} names no server: give host:port, several separated by ';'")
+    return ";".join(_with_port(address, None) for address in addresses)
 
 
-OptionalNamesrv = Annotated[
-    str | None,
-    typer.Option(
-        "-n",
-        "--namesrvAddr",
-        callback=name_servers,
-        help=f"Name servers, host:port separated by ';'. Without --store, else NAMESRV_ADDR, else {DEFAULT_NAMESRV}.",
-    ),
-]
+def _with_port(address: str, port: int | None) -> str:
+    """Return the address with `port`, if it has none itself.
+
+    Raises:
+        typer.BadParameter: it is no address, or it has no port and there is no usual one.
+    """
+    is_ipv6 = address.startswith("[")
+    host = address[: address.find("]") + 1] if is_ipv6 else address.partition(":")[0]
+    if not is_ipv6 and address.count(":") > 1:
+        raise typer.BadParameter(f"{address!r:.100}: an IPv6 address is put in brackets, [::1] or [::1]:{port or 9876}")
+    if host == address and port is not None and host not in ("", "[]"):
+        return f"{address}:{port}"
+    try:
+        split_address(address)
+    except LocalProtocolError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not host or not address[len(host) :].startswith(":"):  # [::1]x:1
+        raise typer.BadParameter(f"an address is host:port, not {address!r:.100}")
+    return address
 
 
-def usual_name_servers() -> str:
-    """Return the default name servers for commands."""
-    return os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
+# --- files ---
 
 
 def opened_input(file: Path) -> AbstractContextManager[BinaryIO]:

@@ -126,10 +126,10 @@ def tls_settings(wanted: str | bool) -> NettyClientConfig:
     """Return the settings that a client's `use_tls`, `--tls` or MAXQ_TLS means.
 
     Args:
-        wanted: False, "": no TLS. True, "verify": servers are checked against the authorities that the system trusts. A
-            path: against those in this file, PEM. "insecure": any server is trusted.
+        wanted: False, "", "off": no TLS. True, "verify": servers are checked against the authorities that the system
+            trusts. A path: against those in this file, PEM. "insecure": any server is trusted.
     """
-    if not wanted:
+    if not wanted or wanted == "off":
         return NettyClientConfig()
     if wanted is True or wanted == "verify":
         return NettyClientConfig(use_tls=True)

@@ -19,6 +19,7 @@ from maxq.protocol.message.record_layout import MIN_RECORD_SIZE, physical_offset
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.context.running_flags import RunningFlags
 from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.context.store_stats import StoreStats
@@ -149,14 +150,18 @@ class MessageStore:
         """Release what `lock` took; without effect if that was refused."""
         self._life.lock.release()
 
-    def load(self) -> RecoveryReport:
+    def load(self, progress: Progress = no_progress) -> RecoveryReport:
         """Lock the folder, find the files and recover. Blocks.
+
+        Args:
+            progress: told how far recovery has come.
 
         Raises:
             StoreRefusedError: the store is another process's, of a kind that MaxQ cannot read, on a disk that cannot
                 be written, or a CommitLog file is missing or has the wrong size; says which file, what is wrong and
                 what to do.
         """
+        self._context.progress = progress
         report = self._life.load()
         self.stats.damaged_ranges += len(report.damages)
         return report

@@ -6,6 +6,7 @@ with StandaloneProcess() as server:
     server.start_again()
 """
 
+import json
 import shutil
 import signal
 import subprocess
@@ -14,15 +15,14 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from maxq.errors import MaxQError
 
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 _POLL_SECONDS = 0.005
-_IS_READY = " is ready"
-_INDENT = "  "
+_IS_READY = '{"event": "ready", '
 
 
 class ServerProcess:
@@ -42,7 +42,7 @@ class ServerProcess:
         self.folder = folder
         self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
-        self.facts: dict[str, str] = {}  # what it said when it was ready last
+        self.facts: dict[str, Any] = {}  # what it said when it was ready last
         self.ready_seconds = 0.0  # from starting the command to its ready file
 
     @property
@@ -165,7 +165,7 @@ class StandaloneProcess(ServerProcess):
 
     def start(self) -> Self:
         super().start()
-        self._ports = (_port(self.facts["name server"]), _port(self.facts["broker"]))
+        self._ports = (_port(self.facts["nameServer"]), _port(self.facts["broker"]))
         return self
 
     def arguments(self) -> list[str]:
@@ -198,16 +198,11 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def facts_of(text: str) -> dict[str, str]:
-    """Return the facts of the server in `text` that was the last to be ready; empty if no server was."""
-    facts: dict[str, str] = {}
-    is_inside = False
+def facts_of(text: str) -> dict[str, Any]:
+    """Return the facts of the server in `text` that was the last to be ready (maxq.cli.terminal.server_lines), such as
+    nameServer or port; empty if no server was."""
+    facts: dict[str, Any] = {}
     for line in text.splitlines():
-        if line.startswith("maxq ") and _IS_READY in line:
-            facts, is_inside = {}, True
-        elif is_inside and line.startswith(_INDENT) and ": " in line:
-            fact, _, value = line.strip().partition(": ")
-            facts[fact] = value
-        else:
-            is_inside = False
+        if line.startswith(_IS_READY):
+            facts = json.loads(line)
     return facts

@@ -111,12 +111,18 @@ store offsets {store}
 store check {store}
 store recover {store}
 store rehearse {store}
+context add every{n} -n 127.0.0.1
+context list
+context show
+context use --none
+schema admin topicList
 shell
 completion bash
 """
 
 #: What is refused, each in one line, because something is not there: other servers, a group's member, a rarer store.
 REFUSED: Final = """
+context remove nobody
 pipeline deliver Every
 dledger --group g --peers n0-127.0.0.1:1 append text
 dledger --group g --peers n0-127.0.0.1:1 get 0

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from maxq.__main__ import main
 from maxq.cli.admin import ENTRIES
+from maxq.cli.app import COMMANDS
 
 _SECONDS = 60
 
@@ -84,14 +85,15 @@ def maxq_cold(*arguments: str, namesrv: str = "") -> Outcome:
 
 def load_commands() -> None:
     """What most commands need, for `_FORKS`."""
-    for name in ("app", "messages", "store", "dlq", "timer", "transaction", "servers"):
-        importlib.import_module(f"maxq.cli.{name}")
-    for entry in ENTRIES.values():
+    on_spark = ("sql", "pipeline")
+    for entry in (*(entry for name, entry in COMMANDS.items() if name not in on_spark), *ENTRIES.values()):
         importlib.import_module(entry.module)
 
 
 def _environment(namesrv: str) -> dict[str, str]:
-    return dict(os.environ, NAMESRV_ADDR=namesrv) if namesrv else dict(os.environ)
+    """What a command's environment is: without the contexts of whoever runs the tests."""
+    own = {"NAMESRV_ADDR": namesrv} if namesrv else {}
+    return {**os.environ, "XDG_CONFIG_HOME": _SETTINGS.name, **own}
 
 
 def _command(
@@ -124,5 +126,6 @@ def _content(file: "tempfile._TemporaryFileWrapper[bytes]") -> str:
     return file.read().decode()
 
 
+_SETTINGS = tempfile.TemporaryDirectory(prefix="maxq-settings-")
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.integration.cli.preloaded"])

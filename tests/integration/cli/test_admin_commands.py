@@ -204,7 +204,7 @@ def test_wrong_command_lines_give_one_line_and_exit_code_2(admin: Admin, argumen
         (
             ["topicList", "-n", "127.0.0.1:1"],
             "maxq: no name server answers: connect to <127.0.0.1:1> failed: Connection refused; does that server run? "
-            "(-n or NAMESRV_ADDR says where the name servers are)\n",
+            "(-n, NAMESRV_ADDR or a context says where the name servers are)\n",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from maxq.cli.terminal.ends import INTERRUPTED, READER_GONE
+from maxq.cli.terminal.ends import ExitCode
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.every_command import (
     ENDING,
@@ -63,8 +63,8 @@ def test_a_command_in_a_pipe_without_a_reader_and_at_a_terminal(
         for value in _json(piped.out):
             assert not list(_numbers_as_text(value)), value
     unread_code, err = _without_reader(around.words(line), input_of(line), namesrv)
-    assert unread_code == (READER_GONE if _prints(line, code) else piped.code)
-    assert err == "" if unread_code == READER_GONE else "Traceback" not in err
+    assert unread_code == (ExitCode.READER_GONE if _prints(line, code) else piped.code)
+    assert err == "" if unread_code == ExitCode.READER_GONE else "Traceback" not in err
     shown_code, shown = _at_a_terminal(around.words(line), input_of(line), namesrv)
     assert (shown_code, "Traceback" in shown) == (piped.code, False), shown
     is_as_mqadmin_s = line.startswith(("admin topicRoute", "admin allocateMQ"))
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_what_goes_on(line: str, around: Surroundings, namesrv: str)
         process.kill()
         text = said.read().decode()
     is_server = words[0] in ("standalone", "namesrv", "broker", "dledger")
-    assert (code, "Traceback" in text) == (0 if is_server else INTERRUPTED, False), text
+    assert (code, "Traceback" in text) == (0 if is_server else ExitCode.INTERRUPTED, False), text
 
 
 def _prints(line: str, code: int) -> bool:

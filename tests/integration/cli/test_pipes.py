@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from maxq.cli.terminal.ends import READER_GONE
+from maxq.cli.terminal.ends import ExitCode
 from tests.integration.cli.harness import maxq
 from tests.integration.cli.test_messages_commands import lines
 
@@ -83,7 +83,7 @@ def test_what_nobody_has_taken_out_of_the_pipe_is_not_committed(namesrv: str, mo
         assert consuming.stdout is not None
         first = os.read(consuming.stdout.fileno(), 64 * 1024).decode()
         consuming.stdout.close()
-        assert consuming.wait(30) == READER_GONE, "its reader has enough"
+        assert consuming.wait(30) == ExitCode.READER_GONE, "its reader has enough"
         assert consuming.stderr is not None and consuming.stderr.read() == b""
     assert first.count("\n") == 1
     found = set()
@@ -116,7 +116,7 @@ def test_a_copy_loses_nothing_however_it_ends(namesrv: str, end: str) -> None:
             wait_for_lines(copy, f"{group}_seen", 300, namesrv)
         if end == "kill produce":
             producing.kill()
-            assert consuming.wait(30) == READER_GONE
+            assert consuming.wait(30) == ExitCode.READER_GONE
         elif end == "kill consume":
             consuming.kill()
             _, err = producing.communicate(timeout=60)

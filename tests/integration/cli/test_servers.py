@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benches.load.request import Target
@@ -64,7 +65,7 @@ def test_a_service_manager_is_told_when_clients_can_connect_and_when_the_server_
             options = [*options[:-2], "--workers", str(workers)]
         with running("broker", *options, log=tmp_path / "log") as process:
             assert manager.recv(100) == b"READY=1", (tmp_path / "log").read_text()
-            assert (tmp_path / "log").read_text().count("is ready") == (workers or 1)
+            assert (tmp_path / "log").read_text().count('{"event": "ready"') == (workers or 1)
             process.terminate()
             assert manager.recv(100) == b"STOPPING=1"
             assert process.wait(60) == 0
@@ -84,10 +85,11 @@ def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, numbe
         process.send_signal(number)
         assert process.wait(30) == 0, log.read_text()
     assert not ready.exists() and not (tmp_path / "store" / "abort").exists()
-    first, *facts, ended = log.read_text().splitlines()
-    assert re.fullmatch(r"maxq standalone is ready: broker-a \(\d+\.\d\d s\)", first)
-    assert [line.split(": ")[0] for line in facts] == ["  name server", "  broker", "  store"]
-    assert ended == f"maxq: the server has ended: {number.name}"
+    ready_line, ended = map(json.loads, log.read_text().splitlines())
+    assert list(ready_line) == ["event", "server", "name", "seconds", "nameServer", "broker", "store"]
+    assert (ready_line["event"], ready_line["server"], ready_line["name"]) == ("ready", "standalone", "broker-a")
+    assert 0 < ready_line["seconds"] < 60 and ready_line["store"] == str(tmp_path / "store")
+    assert ended == {"event": "ended", "server": "standalone", "reason": number.name}
 
 
 def test_set_takes_any_broker_property_and_warns_of_unknown_ones(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_names_and_places_that_are_set_are_used_and_told(tmp_path: Path) -> None
     port = free_port_base()
     changes = {"brokerName": "other", "listenPort": str(port), "storePathRootDir": str(tmp_path / "elsewhere")}
     with StandaloneProcess(changes) as server:
-        assert "maxq standalone is ready: other (" in server.log.read_text()
+        assert server.facts["name"] == "other"
         assert (server.facts["broker"], server.facts["store"]) == (f"127.0.0.1:{port}", f"{tmp_path}/elsewhere")
         assert (tmp_path / "elsewhere" / "abort").exists()
         sent = maxq("produce", "T", text="hello\n", namesrv=server.namesrv_address)
@@ -205,7 +207,7 @@ def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) ->
     options = [word for setting in settings for word in ("--set", setting)]
     with running("broker", *options, "--ready-file", str(ready), log=log):
         wait_until(ready.exists, log.read_text())
-        port = int(facts_of(log.read_text())["port"])
+        port = facts_of(log.read_text())["port"]
         socket.create_connection(("127.0.0.1", port), 10).close()
 
 
@@ -224,11 +226,11 @@ def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) ->
         ),
         (
             {"bindAddress": "0.0.0.0"},
-            {"listens on": "0.0.0.0 WITHOUT access control: whoever reaches it may do everything"},
+            {"listensOn": "0.0.0.0 WITHOUT access control: whoever reaches it may do everything"},
         ),
     ],
 )
-def test_what_a_broker_says_when_it_is_ready_is_short_lines_that_programs_read(
+def test_what_a_broker_says_when_it_is_ready_is_a_line_that_programs_read(
     tmp_path: Path, settings: dict[str, str], known: dict[str, str]
 ) -> None:
     free = free_port_base()
@@ -236,15 +238,13 @@ def test_what_a_broker_says_when_it_is_ready_is_short_lines_that_programs_read(
     given = own | settings
     options = [f"--set={name}={value.format(free)}" for name, value in given.items()]
     with ServerProcess("b", tmp_path, ["broker", *options]) as server:
-        said = server.log.read_text().splitlines()
-        first = said.index(next(line for line in said if line.startswith("maxq broker is ready: b (")))
-        assert max(len(line.removesuffix(str(tmp_path / "store"))) for line in said[first:]) <= 100
-        assert server.facts["store"] == str(tmp_path / "store") and int(server.facts["port"]) > 0
+        assert (server.facts["server"], server.facts["name"]) == ("broker", "b")
+        assert server.facts["store"] == str(tmp_path / "store") and server.facts["port"] > 0
         for fact, value in known.items():
             assert server.facts[fact] == value.format(free)
 
 
-def test_a_name_server_at_a_terminal_says_the_same(tmp_path: Path) -> None:
+def test_a_name_server_at_a_terminal_says_it_in_short_lines_for_people(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "maxq", "namesrv", "-p", "0", "--ready-file", str(ready)]
@@ -262,10 +262,20 @@ def test_a_name_server_at_a_terminal_says_the_same(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         os.close(ours)
-    facts = facts_of(said.decode())
-    assert int(facts["port"]) > 0, "port 0 takes a free one, and says which"
-    assert facts["listens on"].startswith("127.0.0.1 only")
-    assert said.decode().splitlines()[-1] == "maxq: the server has ended: SIGTERM"
+    first, port, listens, remedy, ended = said.decode().splitlines()
+    assert re.fullmatch(r"maxq namesrv is ready \(\d+\.\d\d s\)", first)
+    assert int(port.removeprefix("  port: ")) > 0, "port 0 takes a free one, and says which"
+    assert listens.startswith("  listens on: 127.0.0.1 only") and remedy.startswith(
+        "  to reach it from other machines: "
+    )
+    assert ended == "maxq: the server has ended: SIGTERM"
+    assert max(map(len, said.decode().splitlines())) <= 100
+
+
+def _events(log: Path) -> list[dict[str, Any]]:
+    """What servers have said in whole lines."""
+    lines = log.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
 
 def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
@@ -281,10 +291,13 @@ def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
             wait_until(ready.exists, "both workers are ready")
             found = maxq("admin", "clusterList", "--csv", namesrv=mq.namesrv_address).out
             assert "w-0" in found and "w-1" in found and f"127.0.0.1:{port + 10}" in found
-            assert f"worker 1 (w-1): port {port + 10}, store {tmp_path / 'store' / 'worker-1'}" in log.read_text()
+            planned = {"event": "worker", "server": "broker", "worker": 1, "name": "w-1"}
+            (told,) = (event for event in _events(log) if planned.items() <= event.items())
+            assert told["message"].startswith(f"port {port + 10}, store {tmp_path / 'store' / 'worker-1'}, log ")
             os.kill(_pid_of_worker(process.pid, "w-1"), signal.SIGKILL)
             wait_until(lambda: "was killed by signal 9" in log.read_text(), "the death is told")
-            wait_until(lambda: log.read_text().count("maxq broker is ready: w-1") == 2, "w-1 is ready again")
+            again = {"event": "ready", "server": "broker", "name": "w-1"}
+            wait_until(lambda: sum(again.items() <= event.items() for event in _events(log)) == 2, "w-1 is ready again")
             process.terminate()
             assert process.wait(30) == 0, log.read_text()
 
@@ -355,7 +368,7 @@ def test_server_whose_disk_fails_ends_with_one_line_and_a_code(tmp_path: Path, k
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         wait_until(ready.exists, "ready file")
-        namesrv = facts_of(log.read_text())["name server"]
+        namesrv = facts_of(log.read_text())["nameServer"]
         trigger.touch()
         maxq("produce", "T", text="x\n", namesrv=namesrv)
         assert process.wait(30) == 1, log.read_text()

@@ -16,7 +16,6 @@ import asyncio
 import hashlib
 import os
 import random
-import re
 import shutil
 import signal
 import sys
@@ -39,6 +38,7 @@ from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.queue_files import QueueEntry, QueueFiles
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
+from maxq.testing.server_process import facts_of
 
 TOPICS = ("Torture_A", "Torture_B")
 SETTINGS = {
@@ -121,9 +121,8 @@ class Torture:
         while True:
             line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
             assert line, f"it ended instead of getting ready: {self._said()}"
-            found = re.search(rb"name server: ([0-9.]+:[0-9]+)", line)
-            if found:
-                return found.group(1).decode()
+            if facts := facts_of(line.decode()):
+                return str(facts["nameServer"])
 
     def _said(self) -> str:
         """What the process wrote to its standard error."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maxq.auth.signature import Credentials
-from maxq.cli.credentials import use_credentials
+from maxq.cli.connection import found_connection, use_connection
 from maxq.client.client_config import ClientConfig
 from maxq.client.instance.mq_client_manager import remoting_of
 from maxq.errors import ClientError, ConfigError
@@ -44,9 +44,9 @@ def test_a_file_that_is_none_is_named_without_its_content(tmp_path: Path, monkey
 
 def test_options_of_a_command_come_first_and_belong_together(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="together"):
-        use_credentials("a", None, None)
+        found_connection(access_key="a")
     monkeypatch.setenv("MAXQ_ACCESS_KEY", "c")
-    use_credentials("a", "b", None)
+    use_connection(found_connection(access_key="a", secret_key="b"))
     assert environment_credentials() == Credentials("a", "b")
 
 

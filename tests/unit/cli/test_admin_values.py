@@ -22,14 +22,14 @@ AT = ("-b", NOBODY)
         (["brokerConsumeStats", *AT, "-o", "no"], "-o 'no' is not allowed: it must be true or false"),
         (["checkMsgSendRT", "-t", "T", "-a", "9" * 24], "is not in the range 1<=x<=1000000"),
         (["sendMsgStatus", "-b", "a", "-s", "9" * 24], "is not in the range 1<=x<=67108864"),
-        (["brokerStatus", "-b", "broker-a"], "an address is host:port, not 'broker-a'"),
+        (["brokerStatus", "-b", "broker-a:"], "an address is host:port, not 'broker-a:'"),
         (["why-slow", "h:65536"], "an address is host:port, not 'h:65536'"),
         (["topicList", "-n", "a:1;b:c"], "an address is host:port, not 'b:c'"),
         (["topicList", "-n", " ; "], "' ; ' names no name server: give host:port, several separated by ';'"),
         (["resetOffsetByTime", "-g", "g", "-t", "T", "-s", "banana"], "'banana' is no time: give now, milliseconds"),
         (["createAcl", "-s", "User:u", "-r", "Topic:T", "-d", "Allow", "-a", "Pub,Subb"], "'Subb' is no action: there"),
         (["updateAcl", "-s", "User:u", "-r", "Topic:T", "-d", "Alow", "-a", "PUB"], "'Alow' is no decision: give"),
-        (["getControllerMetaData", "-a", " ; "], "-a/--controllerAddress ' ; ' names no controller: give host:port"),
+        (["getControllerMetaData", "-a", " ; "], "' ; ' names no server: give host:port"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_used_are_named(line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

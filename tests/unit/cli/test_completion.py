@@ -5,6 +5,7 @@ import pty
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,21 +37,22 @@ def test_options_are_suggested_until_they_are_given() -> None:
 
 
 def test_values_come_from_the_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
+    asked: list[tuple[str, Mapping[str, str]]] = []
 
-    def known(kind: str, namesrv: str) -> list[str]:
-        asked.append((kind, namesrv))
+    def known(kind: str, options: Mapping[str, str]) -> list[str]:
+        asked.append((kind, options))
         return ["Orders", "Other"]
 
     monkeypatch.setattr(completion, "_known", known)
     assert words("admin topicStatus -n ns:1 -t", "Or") == ["Orders"]
     assert words("admin consumerProgress -g", "x") == []
     assert words("admin clusterRT -a", "") == []  # a number
-    assert asked == [("topics", "ns:1"), ("groups", os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))]
+    assert words("admin topicStatus --context prod --tls off -t", "Or") == ["Orders"]
+    assert asked == [("topics", {"namesrv": "ns:1"}), ("groups", {}), ("topics", {"context": "prod", "tls": "off"})]
 
 
 def test_what_stands_behind_a_command_without_an_option_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion, "_known", lambda kind, namesrv: [f"{kind}-{namesrv}"])
+    monkeypatch.setattr(completion, "_known", lambda kind, options: [f"{kind}-{options['namesrv']}"])
     assert words("consume -n ns:1 --group g", "") == ["topics-ns:1"]
     assert words("admin why-slow -n ns:1", "") == ["brokers-ns:1"]
     assert "--from" in words("consume T", "--") and words("consume T", "t") == []  # there is one topic
@@ -78,6 +80,34 @@ def test_zsh_takes_the_script() -> None:
 def test_zsh_gets_words_with_what_they_are_for() -> None:
     command = [sys.executable, "-m", "maxq", "completion", "--complete", "zsh", "--", "admin", "topicL"]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "topicList:All topics.\n"
+
+
+def test_fish_gets_words_with_what_they_are_for() -> None:
+    command = [sys.executable, "-m", "maxq", "completion", "--complete", "fish", "--", "admin", "topicL"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "topicList\tAll topics.\n"
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("maxq admin deleteT", ["deleteTopic\tDelete a topic from brokers and name servers."]),
+        ("maxq store ch", ["check\tCompare log, queues, index, checkpoint and settings files."]),
+        ("maxq store check some", ["some_folder/", "some_file"]),
+        ("maxq admin topicList | maxq ta", ["tail\tPrint what arrives in a topic from now on."]),
+        ("maxq ", [f"{name}\t{entry.summary}" for name, entry in COMMANDS.items()]),
+    ],
+)
+def test_fish_completes_with_the_script(line: str, found: list[str], tmp_path: Path) -> None:
+    (tmp_path / "some_folder").mkdir()
+    (tmp_path / "some_file").touch()
+    script = completion.FISH.replace("(maxq ", f"({sys.executable} -m maxq ")
+    environment = dict(os.environ, HOME=str(tmp_path), PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"{script}\ncomplete --do-complete {line!r}"],
+        capture_output=True, text=True, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == sorted(found), done.stderr
 
 
 def test_mqadmins_commands_need_no_admin_in_the_shell() -> None:

@@ -1,6 +1,7 @@
 """Many servers asked, some of them failing; questions before much is lost; progress."""
 
 import asyncio
+import inspect
 import io
 import sys
 from typing import Annotated, cast
@@ -75,7 +76,9 @@ def callback(app: typer.Typer):  # type: ignore[no-untyped-def]
     return entry.callback
 
 
-COMMON = {name: default for name, (_, default) in command_module._COMMON.items()}
+def given(run, **values: object) -> dict[str, object]:  # type: ignore[no-untyped-def]
+    """What a command's function is called with when these options are given and no others."""
+    return {name: option.default for name, option in inspect.signature(run).parameters.items()} | values
 
 
 def test_a_partial_failure_is_printed_and_ends_with_1(
@@ -90,7 +93,8 @@ def test_a_partial_failure_is_printed_and_ends_with_1(
         return (await ask_each(["a:1", "bad:1"], answer)).report(lambda address: f"done on {address}")
 
     with pytest.raises(typer.Exit) as ended:
-        callback(app)(**COMMON)
+        run = callback(app)
+        run(**given(run))
     assert ended.value.exit_code == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("done on a:1\n", "maxq: bad:1: not allowed (code 16 from bad:1)\n")
@@ -152,7 +156,8 @@ def test_the_question_names_what_it_is_about(monkeypatch: pytest.MonkeyPatch) ->
         """Deletes."""
         return Report({}, [], text="")
 
-    callback(app)(topic="T", yes=True, **COMMON)
+    run = callback(app)
+    run(**given(run, topic="T", yes=True))
     assert asked == [("Delete topic T?", True)]
 
 

@@ -1,5 +1,6 @@
 """`maxq admin haStatus` prints what mqadmin's HAStatusSubCommand does."""
 
+import inspect
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -102,6 +103,6 @@ def test_an_interval_repeats_until_the_command_is_ended(
     (run,) = [entry.callback for entry in replication.app.registered_commands if entry.name == "haStatus"]
     assert run is not None
     with pytest.raises(Ended):
-        common = {name: default for name, (_, default) in command._COMMON.items()}
-        run(**common | {"broker": "b:1", "cluster": None, "interval": 0.001, "as_json": True})
+        given = {name: option.default for name, option in inspect.signature(run).parameters.items()}
+        run(**given | {"broker": "b:1", "interval": 0.001, "as_json": True})
     assert capsys.readouterr().out.count("haClientRuntimeInfo") == 2

@@ -12,7 +12,7 @@ from maxq.cli.terminal.error_text import error_line
 from maxq.cli.terminal.message_json import message_of
 from maxq.cli.terminal.near_names import near_names
 from maxq.client.admin.admin import Admin
-from maxq.errors import BrokerError, ClientError, ConfigError, NoRouteError
+from maxq.errors import BrokerError, ClientError, ConfigError, NoRouteError, RemotingConnectError
 from maxq.protocol.body.route import BrokerData, ClusterInfo
 
 
@@ -78,6 +78,13 @@ def test_name_servers_without_a_port_have_the_usual_one() -> None:
 )
 def test_an_answer_that_explains_nothing_comes_with_what_to_do(error: BrokerError, remedy: str) -> None:
     assert remedy in error_line(error)
+
+
+def test_a_host_that_nobody_knows_may_be_the_name_of_a_broker() -> None:
+    unknown = RemotingConnectError("connect to <broker-a:10911> failed: Name or service not known", address="b:1")
+    assert "is that the name of a broker? -b takes its address" in error_line(unknown)
+    refused = RemotingConnectError("connect to <b:1> failed: refused", address="b:1")
+    assert "does that server run?" in error_line(refused)
 
 
 def test_an_answer_that_explains_itself_is_left_as_it_is() -> None:

@@ -9,7 +9,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from maxq.cli.commands.store import app
-from maxq.runtime.files.system import SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.tools.recover import recover
+from maxq.store.tools.store_files import StoreFiles
 from tests.golden import restore
 from tests.unit.store_tools.golden_stores import expected
 
@@ -137,6 +139,22 @@ def test_recover_makes_the_queues_of_a_dledger_member_complete_that_java_leaves_
     result = run("check", store)
     assert (result.exit_code, "470 messages, 470 queue units" in result.stdout) == (0, True), result.stdout
     assert run("offsets", store).stdout.split() == ["Gd_Raft", "0", "0", "235", "Gd_Raft", "1", "0", "235"]
+
+
+@pytest.mark.parametrize("kind", ["clean", "crashed-flip", "dledger/n0"])
+def test_a_recovery_tells_how_far_it_has_come(kind: str, tmp_path: Path) -> None:
+    files = StoreFiles(SystemDisk(), restore(kind, tmp_path / "store"))
+    told: list[tuple[str, int, int]] = []
+    report = recover(files, SystemClock(), rebuild=True, progress=lambda *one: told.append(one))
+    for what in {what for what, _, _ in told}:
+        done = [done for named, done, _ in told if named == what]
+        (total,) = {total for named, _, total in told if named == what}
+        assert done == sorted(done) and done[0] >= 0 and done[-1] == total, what
+    built = [one for one in told if one[0] == "building queues and index"]
+    assert built[-1][2] >= report.end_offset - report.min_offset and report.dispatched_records > 400
+    assert len(built) >= len(files.log), "each file of the log is a step at least"
+    if kind != "dledger/n0":  # whose log is opened by its group
+        assert "checking the log" in {what for what, _, _ in told}
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:

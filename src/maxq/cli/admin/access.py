@@ -10,11 +10,13 @@ from maxq.auth.policy import Action
 from maxq.auth.policy import Decision as Verdict
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.help_pages import CommandApp
+from maxq.cli.options import server_address
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.access import custom_acl
 from maxq.client.admin.admin import Admin
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _ACTIONS = [action for action in Action if action is not Action.ANY]  # Any is for questions only
 
@@ -47,8 +49,12 @@ Actions = Annotated[
 SourceIp = Annotated[str | None, typer.Option("-i", "--sourceIp", help="Addresses or networks; by commas.")]
 Decision = Annotated[str, typer.Option("-d", "--decision", callback=_known_decision, help="Allow or Deny.")]
 UserType = Annotated[str | None, typer.Option("-t", "--userType", help="Super or Normal.")]
-From = Annotated[str, typer.Option("-f", "--fromBroker", help="Server to copy from, host:port.")]
-To = Annotated[str, typer.Option("-t", "--toBroker", help="Server to copy to, host:port.")]
+From = Annotated[
+    str, typer.Option("-f", "--fromBroker", callback=server_address, help="Server to copy from, host or host:port.")
+]
+To = Annotated[
+    str, typer.Option("-t", "--toBroker", callback=server_address, help="Server to copy to, host or host:port.")
+]
 
 _USER_COLUMNS = {
     "username": "#UserName", "password": "#Password", "userType": "#UserType", "userStatus": "#UserStatus",

@@ -10,7 +10,8 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each, settings_report
 from maxq.cli.admin.values import is_true
-from maxq.cli.options import server_address
+from maxq.cli.help_pages import CommandApp
+from maxq.cli.options import other_server_address, server_address
 from maxq.cli.terminal.progress import tracked
 from maxq.cli.terminal.report import Report, done_report, json_value, json_values, pairs_report
 from maxq.cli.terminal.times import format_time
@@ -20,7 +21,7 @@ from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.offsets import ConsumeStatsList, OffsetWrapper
 from maxq.protocol.message.message_queue import MessageQueue
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _CLUSTER_COLUMNS = {
     "cluster": "#Cluster Name",
@@ -192,7 +193,9 @@ async def update_broker_config(
 @command(app, "brokerConsumeStats")
 async def broker_consume_stats(
     admin: Admin,
-    broker: Annotated[str, typer.Option("-b", "--brokerAddr", callback=server_address, help="Broker, host:port.")],
+    broker: Annotated[
+        str, typer.Option("-b", "--brokerAddr", callback=server_address, help="Broker, host or host:port.")
+    ],
     timeout_ms: Annotated[int, typer.Option("-t", "--timeoutMillis", min=1)] = 50_000,
     level: Annotated[int, typer.Option("-l", "--level", min=0, help="Only queues that far behind.")] = 0,
     order: Annotated[str, typer.Option("-o", "--order", metavar="true|false")] = "false",
@@ -336,7 +339,9 @@ async def switch_timer_engine(
 
 # --- RocketMQ's broker container: several brokers in one process (MaxQ has --workers instead) ---
 
-Container = Annotated[str, typer.Option("-c", "--brokerContainerAddr", help="The container, host:port.")]
+Container = Annotated[
+    str, typer.Option("-c", "--brokerContainerAddr", callback=other_server_address, help="The container, host:port.")
+]
 
 
 @command(app, "addBroker")

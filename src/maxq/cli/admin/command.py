@@ -9,9 +9,17 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from maxq.cli.admin.values import refuse_unusable
-from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
-from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, server_address
+from maxq.cli.connection import (
+    CONNECTION_OPTIONS,
+    connection_parameters,
+    found_connection,
+    use_connection,
+    with_signature,
+)
+from maxq.cli.help_pages import OUTPUT
+from maxq.cli.options import server_address
 from maxq.cli.terminal.confirm import Yes, confirm
+from maxq.cli.terminal.ends import ExitCode
 from maxq.cli.terminal.near_names import near_names
 from maxq.cli.terminal.report import Report, Style, show
 from maxq.client.admin.admin import Admin
@@ -24,9 +32,9 @@ Function = Callable[Concatenate[Admin, P], Awaitable[Report]]
 
 _TIMEOUT_MS = 15_000
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-AsTable = Annotated[bool, typer.Option("--table", help="Print a drawn table.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
+AsTable = Annotated[bool, typer.Option("--table", rich_help_panel=OUTPUT, help="Print a drawn table.")]
+AsCsv = Annotated[bool, typer.Option("--csv", rich_help_panel=OUTPUT, help="Print CSV.")]
 
 Interval = Annotated[
     float | None, typer.Option("-i", "--interval", min=0.1, help="Ask again every so many seconds, until Ctrl-C.")
@@ -34,22 +42,14 @@ Interval = Annotated[
 
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic.")]
 BrokerAddr = Annotated[
-    str | None, typer.Option("-b", "--brokerAddr", callback=server_address, help="One broker, host:port.")
+    str | None, typer.Option("-b", "--brokerAddr", callback=server_address, help="One broker, host or host:port.")
 ]
 ClusterName = Annotated[str | None, typer.Option("-c", "--clusterName", help="All brokers of a cluster.")]
 Via = Annotated[
     str | None, typer.Option("-c", "--cluster", help="Ask its brokers: a cluster's name, or an LMQ's parent topic.")
 ]
 
-_COMMON = {
-    "namesrv": (Namesrv, DEFAULT_NAMESRV),
-    "as_json": (AsJson, False),
-    "as_table": (AsTable, False),
-    "as_csv": (AsCsv, False),
-    "access_key": (AccessKey, None),
-    "secret_key": (SecretKey, None),
-    "tls": (Tls, None),
-}
+_STYLES = {"as_json": AsJson, "as_table": AsTable, "as_csv": AsCsv}
 _INTERVAL = "interval"
 _YES = "yes"
 
@@ -68,8 +68,7 @@ def command(
 
     def register(function: Function[P]) -> Function[P]:
         def run(**values: Any) -> None:
-            namesrv = values.pop("namesrv")
-            use_credentials(values.pop("access_key"), values.pop("secret_key"), values.pop("tls"))
+            namesrv = use_connection(found_connection(**{name: values.pop(name) for name in CONNECTION_OPTIONS}))
             refuse_unusable(own, values)
             styles = {Style.JSON: "as_json", Style.TABLE: "as_table", Style.CSV: "as_csv"}
             wanted = [style for style, option in styles.items() if values.pop(option)]
@@ -81,23 +80,20 @@ def command(
             asyncio.run(_ask(function, namesrv, values, values.pop(_INTERVAL, None), style))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        options: dict[str, tuple[Any, Any]] = dict(_COMMON)
+        more = [_option(option, annotation, False) for option, annotation in _STYLES.items()]
         if repeats:
-            options = {_INTERVAL: (Interval, None), **options}
+            more.insert(0, _option(_INTERVAL, Interval, None))
         if asks is not None:
-            options = {_YES: (Yes, False), **options}
-        common = [
-            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for option, (annotation, default) in options.items()
-        ]
-        parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *common]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        run.__doc__ = function.__doc__
+            more.insert(0, _option(_YES, Yes, False))
+        with_signature(run, function, [*own, *more, *connection_parameters()])
         app.command(name, short_help=summary)(run)
         return function
 
     return register
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _where(values: Mapping[str, Any]) -> str:
@@ -125,7 +121,7 @@ async def _ask(
                 print(f"maxq: {server}: {reason}", file=sys.stderr)
             if interval is None:
                 if report.failures:
-                    raise typer.Exit(1)
+                    raise typer.Exit(ExitCode.FAILED)
                 return
             sys.stdout.flush()
             await asyncio.sleep(interval)

@@ -6,28 +6,31 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import ask_each, settings_report
+from maxq.cli.help_pages import CommandApp
+from maxq.cli.options import other_server_addresses
 from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
-Controller = Annotated[str, typer.Option("-a", "--controllerAddress", help="Controllers, host:port separated by ';'.")]
+Controller = Annotated[
+    str,
+    typer.Option(
+        "-a",
+        "--controllerAddress",
+        callback=other_server_addresses,
+        help="Controllers, host:port separated by ';'.",
+    ),
+]
 BrokerName = Annotated[str, typer.Option("-bn", "--brokerName", help="Broker name.")]
 _COLUMNS = {"key": "#Key", "value": "#Value"}
-
-
-def _addresses(text: str) -> list[str]:
-    found = [part.strip() for part in text.split(";") if part.strip()]
-    if not found:
-        raise ConfigError(f"-a/--controllerAddress {text!r} names no controller: give host:port, several with ';'")
-    return found
 
 
 @command(app, "getControllerMetaData")
 async def get_controller_meta_data(admin: Admin, controller: Controller) -> Report:
     """Leader and members of a group of controllers."""
-    found = await admin.controllers.metadata(_addresses(controller)[0])
+    found = await admin.controllers.metadata(controller.split(";")[0])
     peers = [peer for peer in found.get("peers", "").split(";") if peer]
     lines = [
         f"#ControllerGroup\t{found.get('group', '')}",
@@ -41,7 +44,7 @@ async def get_controller_meta_data(admin: Admin, controller: Controller) -> Repo
 @command(app, "getControllerConfig")
 async def get_controller_config(admin: Admin, controller: Controller) -> Report:
     """Settings of controllers."""
-    return settings_report(await ask_each(_addresses(controller), admin.controllers.config))
+    return settings_report(await ask_each(controller.split(";"), admin.controllers.config))
 
 
 @command(app, "updateControllerConfig")
@@ -52,7 +55,7 @@ async def update_controller_config(
     value: Annotated[str, typer.Option("-v", "--value")],
 ) -> Report:
     """Change a setting of controllers."""
-    targets = _addresses(controller)
+    targets = controller.split(";")
     done = await ask_each(targets, lambda address: admin.controllers.update_config(address, {key: value}))
     sentence = f"update controller config success![{', '.join(done.answers)}]\n{key} : {value}\n"
     facts = {"controllers": list(done.answers), "key": key, "value": value}
@@ -68,7 +71,7 @@ async def elect_master(
     cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")],
 ) -> Report:
     """Make another broker of a group its master."""
-    found, group = await admin.controllers.elect_master(_addresses(controller)[0], cluster, broker, broker_id)
+    found, group = await admin.controllers.elect_master(controller.split(";")[0], cluster, broker, broker_id)
     members: dict[Any, Any] = group.get("brokerAddrs") or {}
     lines = [
         f"#ClusterName\t{cluster}",
@@ -99,7 +102,7 @@ async def clean_broker_metadata(
         raise ConfigError(f"-b {ids!r} is not allowed: it must be numbers separated by ';'")
     if not living and not cluster:
         raise ConfigError("without -l/--cleanLivingBroker the cluster is needed: -c/--clusterName")
-    await admin.controllers.clean_broker_data(_addresses(controller)[0], cluster, broker, ids, clean_living=living)
+    await admin.controllers.clean_broker_data(controller.split(";")[0], cluster, broker, ids, clean_living=living)
     return done_report(f"clear broker {broker} metadata from controller success!", brokerName=broker, ids=ids)
 
 
@@ -114,7 +117,7 @@ async def get_sync_state_set(
     if (broker is None) == (cluster is None):
         raise ConfigError("one of -b/--brokerName and -c/--clusterName is needed")
     names = [broker] if broker else [data.broker_name for data in await admin.brokers.of_cluster(cluster or "")]
-    found = await admin.controllers.sync_state(_addresses(controller)[0], names)
+    found = await admin.controllers.sync_state(controller.split(";")[0], names)
     rows, lines = [], []
     for name, info in sorted(found.items()):
         inside, outside = info.get("inSyncReplicas") or [], info.get("notInSyncReplicas") or []

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import ConfigError, DLedgerError, MaxQError
 from maxq.machine import system_environment
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 COLUMNS = {
     "group": "#Group",

@@ -9,6 +9,7 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true, version_name
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
@@ -20,7 +21,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.runtime.files.durable_files import DurableFiles
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 DEFAULT_FOLDER = Path("/tmp/rocketmq/export")
 Folder = Annotated[Path, typer.Option("-f", "--filePath", help="Folder for the file; it is made if it is not there.")]

@@ -10,6 +10,7 @@ from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresse
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.topics import read_json_list
 from maxq.cli.admin.values import is_true, version_name
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import server_address
 from maxq.cli.terminal.progress import tracked
 from maxq.cli.terminal.report import Report, done_report
@@ -26,7 +27,7 @@ from maxq.protocol.json.json_dialect import java_text
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 Group = Annotated[str, typer.Option("-g", "--groupName", "--consumerGroup", help="Consumer group.")]
 
@@ -331,7 +332,7 @@ async def producer_connection(
 @command(app, "producer")
 async def producer(
     admin: Admin,
-    broker: Annotated[str, typer.Option("-b", "--broker", callback=server_address, help="Broker, host:port.")],
+    broker: Annotated[str, typer.Option("-b", "--broker", callback=server_address, help="Broker, host or host:port.")],
 ) -> Report:
     """All producers of a broker."""
     table = (await admin.groups.all_producers(broker)).data

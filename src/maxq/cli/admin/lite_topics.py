@@ -7,11 +7,12 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, addresses, command
 from maxq.cli.admin.fan_out import Outcomes, ask_each
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report
 from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 Parent = Annotated[str, typer.Option("-p", "--parentTopic", help="Parent topic.")]
 Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]

@@ -11,6 +11,7 @@ import typer
 
 from maxq.cli.admin.command import Topic, Via, command
 from maxq.cli.admin.values import is_true, known_charset
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import server_address
 from maxq.cli.terminal.message_json import message_object
 from maxq.cli.terminal.report import Report
@@ -27,7 +28,7 @@ from maxq.protocol.message.message import Message, MessageExt, decode_record
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 TOOLS_PRODUCER = "TOOLS_PRODUCER"
 _DEFAULT_COUNT = 128
@@ -366,7 +367,7 @@ async def query_cq(
     index: Annotated[int, typer.Option("-i", "--index", min=0)],
     count: Annotated[int, typer.Option("-c", "--count", min=1)] = 10,
     broker: Annotated[
-        str | None, typer.Option("-b", "--broker", callback=server_address, help="Broker, host:port.")
+        str | None, typer.Option("-b", "--broker", callback=server_address, help="Broker, host or host:port.")
     ] = None,
     group: Annotated[str | None, typer.Option("-g", "--consumer", help="Which of them this group would get.")] = None,
 ) -> Report:

@@ -7,10 +7,11 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import Outcomes, ask_each, settings_report
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 Namespace = Annotated[str, typer.Option("-s", "--namespace")]
 Key = Annotated[str, typer.Option("-k", "--key")]

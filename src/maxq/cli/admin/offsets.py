@@ -7,6 +7,7 @@ import typer
 
 from maxq.cli.admin.command import Topic, command
 from maxq.cli.admin.values import is_true
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
@@ -15,7 +16,7 @@ from maxq.errors import ConfigError
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]
 Force = Annotated[str, typer.Option("-f", "--force", metavar="true|false", help="Also backwards.")]

@@ -6,6 +6,7 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, addresses, command
 from maxq.cli.admin.fan_out import Outcomes, ask_each
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import server_address
 from maxq.cli.terminal.confirm import Yes, confirm
 from maxq.cli.terminal.report import Report
@@ -13,7 +14,7 @@ from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.machine import system_environment
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _STAGES = {"stage": "#Stage", "share": "#Share", "p50Us": "#p50 us", "p99Us": "#p99 us", "maxUs": "#Max us"}
 _PURGED = {
@@ -29,7 +30,9 @@ _PURGED = {
 @command(app, "why-slow", repeats=True)
 async def why_slow(
     admin: Admin,
-    broker: Annotated[str, typer.Argument(metavar="BROKER", callback=server_address, help="Its address, host:port.")],
+    broker: Annotated[
+        str, typer.Argument(metavar="BROKER", callback=server_address, help="Its address, host or host:port.")
+    ],
 ) -> Report:
     """Where the time of recent sends went on a MaxQ broker, by stage, what it refused and why, and what held it.
 

@@ -6,6 +6,7 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import server_address
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time
@@ -13,7 +14,7 @@ from maxq.client.admin.admin import Admin
 from maxq.errors import ClientError, ConfigError
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _COLUMNS = {
     "broker": "#Broker",
@@ -87,7 +88,9 @@ def _text(broker: str, info: HARuntimeInfo) -> str:
 @command(app, "resetMasterFlushOffset", asks="Tell slave {broker} that its master has flushed up to {offset}?")
 async def reset_master_flush_offset(
     admin: Admin,
-    broker: Annotated[str, typer.Option("-b", "--brokerAddr", callback=server_address, help="Slave, host:port.")],
+    broker: Annotated[
+        str, typer.Option("-b", "--brokerAddr", callback=server_address, help="Slave, host or host:port.")
+    ],
     offset: Annotated[int, typer.Option("-o", "--offset", min=0, help="Bytes from the start of the log.")],
 ) -> Report:
     """Tell a slave how far its master has flushed its log."""

@@ -11,6 +11,7 @@ import typer
 
 from maxq.cli.admin.command import Topic, command
 from maxq.cli.admin.values import is_true
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.progress import tracked
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
@@ -21,7 +22,7 @@ from maxq.errors import ClientError, MaxQError
 from maxq.machine import system_environment
 from maxq.protocol.message.message import Message
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _GROUP = "maxq_send_times"
 _MOST = 1_000_000

@@ -9,6 +9,7 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.progress import tracked
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time
@@ -19,7 +20,7 @@ from maxq.client.consumer.rebalance import AllocateMessageQueueAveragely
 from maxq.errors import ConfigError
 from maxq.protocol.body.topic_config import TopicConfig
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 UNIT, HAS_UNIT_SUB = 1, 2  # bits of topicSysFlag
 Perm = Annotated[int | None, typer.Option("-p", "--perm", min=0, max=7, help="2 write, 4 read, 6 both.")]

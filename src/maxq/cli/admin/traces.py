@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import command
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report
 from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
@@ -12,7 +13,7 @@ from maxq.client.admin.traces import TraceView
 from maxq.protocol.message.message_trace import TRACE_TOPIC, TraceType
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _COLUMNS = {
     "type": "#Type",

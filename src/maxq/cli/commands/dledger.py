@@ -17,9 +17,11 @@ import typer
 from maxq.cli.admin.dledger import COLUMNS, member_rows, transfer
 from maxq.cli.commands.dledger_blessing import blessing_of, stopped_member
 from maxq.cli.commands.servers import ReadyFileOption, VerboseOption, configure_logging, serve
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
-from maxq.cli.terminal.ready import ready_text
+from maxq.cli.terminal.ends import ExitCode
 from maxq.cli.terminal.report import Report, Style, show
+from maxq.cli.terminal.server_lines import Ready
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import ConfigError
 from maxq.machine import raise_file_limit, system_host
@@ -27,9 +29,8 @@ from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 
 T = TypeVar("T")
 
-app = typer.Typer(
-    cls=NearGroup, invoke_without_command=True, rich_markup_mode=None, add_completion=False,
-    help="A bare DLedger server, and its client.",
+app = CommandApp(
+    cls=NearGroup, invoke_without_command=True, help="A bare DLedger server, and its client.",
 )  # fmt: skip
 
 
@@ -92,11 +93,11 @@ def serve_or_ask(
         highest_descriptor=left_to_connections(system_host().open_files),
     )
 
-    def ready() -> str:
+    def ready() -> Ready:
         facts = {"group": group, "address": config.self_address}
-        return ready_text("dledger", id_, time.monotonic() - started, facts)
+        return Ready("dledger", id_, time.monotonic() - started, facts)
 
-    serve(server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)
+    serve("dledger", server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)
 
 
 @app.command()
@@ -130,7 +131,7 @@ def get(
             if entry is None:
                 if number == index:
                     print(f"no committed entry {index}", file=sys.stderr)
-                    raise typer.Exit(1)
+                    raise typer.Exit(ExitCode.FAILED)
                 return
             print(f"{entry.index}\t{entry.term}\t{entry.pos}\t{entry.body.decode(errors='backslashreplace')}")
 
@@ -148,7 +149,7 @@ def status(
     for member, reason in failures.items():
         print(f"maxq: {member}: {reason}", file=sys.stderr)
     if failures:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command("transfer")

@@ -1,6 +1,7 @@
 """`maxq dlq`: a group's dead letters: list, show, export, redrive."""
 
-from contextlib import aclosing
+import sys
+from contextlib import aclosing, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -9,24 +10,25 @@ import orjson
 import typer
 
 from maxq.cli.admin.command import command
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.options import opened_output
 from maxq.cli.terminal.message_json import message_object
+from maxq.cli.terminal.progress import progress_bar
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.dead_letters import DeadLetterSelection, origin_msg_id, origin_topic
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
+from maxq.errors import MaxQError
 from maxq.machine import system_environment
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(
+app = CommandApp(
     cls=NearGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
     help="Dead letters of consumer groups.",
 )
 
@@ -137,12 +139,23 @@ async def export_letters(
 
 async def _write(admin: Admin, group: str, selection: DeadLetterSelection, out: BinaryIO) -> int:
     count = 0
-    async with aclosing(admin.dead_letters.scan(group, selection)) as letters:
-        async for letter in letters:
-            out.write(orjson.dumps(letter_object(letter)) + b"\n")
-            count += 1
+    with progress_bar("exporting", await _total(admin, group)) as tell:
+        async with aclosing(admin.dead_letters.scan(group, selection)) as letters:
+            async for letter in letters:
+                out.write(orjson.dumps(letter_object(letter)) + b"\n")
+                count += 1
+                tell(count, f"{count:,} letters")
     out.flush()
     return count
+
+
+async def _total(admin: Admin, group: str) -> int | None:
+    """Return how many dead letters a group has, chosen or not, for a progress bar; None if none is shown."""
+    if not sys.stderr.isatty():
+        return None
+    with suppress(MaxQError):  # the work itself will say what is wrong
+        return (await admin.dead_letters.count(group)).count
+    return None
 
 
 @command(app, "redrive")
@@ -171,12 +184,18 @@ async def redrive_letters(
     target = topic if topic is not None else ("" if to is Target.ORIGIN else None)
     servers = ";".join(admin.name_servers.addresses)
     config = ProducerConfig(namesrv_addr=servers, producer_group=_PRODUCER)
-    async with Producer(config, system_environment(servers)) as producer:
+    sent = 0
+    with progress_bar("sending again", await _total(admin, group)) as tell:
+        async with Producer(config, system_environment(servers)) as producer:
 
-        async def send(messages: list[Message]) -> list[str]:
-            return [result.offset_msg_id for result in await producer.send_many(messages, in_flight=1)]
+            async def send(messages: list[Message]) -> list[str]:
+                nonlocal sent
+                results = await producer.send_many(messages, in_flight=1)
+                sent += len(messages)
+                tell(sent, f"{sent:,} letters")
+                return [result.offset_msg_id for result in results]
 
-        count = await admin.dead_letters.redrive(group, selection, send, topic=target, again=again)
+            count = await admin.dead_letters.redrive(group, selection, send, topic=target, again=again)
     return done_report(f"{count} dead letters of {group} were sent again", group=group, count=count)
 
 

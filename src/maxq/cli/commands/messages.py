@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -15,12 +16,14 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
-from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
-from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import OUTPUT, CommandApp
+from maxq.cli.options import opened_input, split_assignments
 from maxq.cli.terminal.error_text import error_line
 from maxq.cli.terminal.message_json import message_object, message_of
 from maxq.cli.terminal.near_names import near_names
 from maxq.cli.terminal.pipes import InOrder, LineReader, LineWriter
+from maxq.cli.terminal.progress import progress_bar
 from maxq.cli.terminal.times import parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
@@ -37,7 +40,7 @@ from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _PROGRESS_EVERY = 1_000  # messages
 _COMMIT_SECONDS = 1.0
@@ -47,11 +50,14 @@ _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
 _Place = tuple[MessageQueue, int]  # a queue, and the queue offset behind a message
 
 Topic = Annotated[str, typer.Argument(help="Topic.")]
-AsJson = Annotated[bool, typer.Option("--json", help="A whole message as JSON a line, instead of its body.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", rich_help_panel=OUTPUT, help="A whole message as JSON a line, instead of its body.")
+]
 Expression = Annotated[str, typer.Option("--tag", help="Only messages with these tags, such as 'a || b'.")]
 
 
 @app.command()
+@connected
 def produce(
     topic: Topic,
     file: Annotated[Path, typer.Option("--file", "-f", help="Lines to send; '-' is standard input.")] = Path("-"),
@@ -63,17 +69,14 @@ def produce(
     group: Annotated[str, typer.Option("--group", help="Producer group.")] = "maxq_produce",
     in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Messages on their way at once.")] = 512,
     as_json: AsJson = False,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
-    access_key: AccessKey = None,
-    secret_key: SecretKey = None,
-    tls: Tls = None,
+    *,
+    namesrv: str,
 ) -> None:
     """Send every line as a message, as it comes; empty lines are left out, for RocketMQ has no empty messages.
 
     With --json a line is an object with body (or bodyBase64) and optionally tags, keys, flag, properties; what
     `maxq consume --json` prints will do.
     """
-    use_credentials(access_key, secret_key, tls)
     given = split_assignments(properties or (), option="--property")
     sent = _Sent()
     with opened_input(file) as lines:
@@ -141,6 +144,9 @@ class _Source:
         self._properties = properties
         self._reader = LineReader(file)
         self._sent = InOrder()
+        facts = os.fstat(file.fileno())
+        self.size = facts.st_size if stat.S_ISREG(facts.st_mode) else None  # bytes; None: nobody knows
+        self.done = 0  # bytes whose messages were acknowledged
         self._feed: MessageFeed
         self.fault: Exception | None = None
 
@@ -160,6 +166,7 @@ class _Source:
 
     def _done(self, position: int | None) -> None:
         if position is not None:
+            self.done = position
             self._reader.done(position)
 
     def _read(self) -> None:
@@ -217,16 +224,15 @@ async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, se
     """
     started = time.monotonic()
     config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
-    shows_progress = sys.stderr.isatty()
 
     def on_result(result: SendResult) -> None:
         sent.add(result)
-        if shows_progress and sent.count % _PROGRESS_EVERY == 0:
-            print(f"\r{sent.count} …", end="\r", file=sys.stderr)
+        if sent.count % _PROGRESS_EVERY == 0:
+            tell(source.done, f"{sent.count:,} messages")
 
     async with Producer(config, system_environment(namesrv)) as producer:
         feed = source.start(2 * in_flight)
-        with _first_interrupt(source.stop) as is_interrupted:
+        with _first_interrupt(source.stop) as is_interrupted, progress_bar("sending", source.size) as tell:
             await producer.send_many(feed, in_flight=in_flight, on_result=on_result)
     sent.seconds = time.monotonic() - started
     if is_interrupted():
@@ -262,6 +268,7 @@ def _first_interrupt(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
 
 
 @app.command()
+@connected
 def consume(
     topic: Topic,
     group: Annotated[str, typer.Option("--group", "-g", help="Consumer group; its offsets are committed.")],
@@ -276,15 +283,12 @@ def consume(
     ] = 30,
     expression: Expression = "*",
     as_json: AsJson = False,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
-    access_key: AccessKey = None,
-    secret_key: SecretKey = None,
-    tls: Tls = None,
+    *,
+    namesrv: str,
 ) -> None:
     """Print messages as a member of a consumer group, and commit exactly those that were printed; into a pipe, those
     that its reader has taken."""
     check_consumer_group(group)
-    use_credentials(access_key, secret_key, tls)
     where, moment = _starting(start)
     if pop:
         if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
@@ -423,18 +427,16 @@ async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsum
 
 
 @app.command()
+@connected
 def tail(
     topic: Topic,
     expression: Expression = "*",
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     as_json: AsJson = False,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
-    access_key: AccessKey = None,
-    secret_key: SecretKey = None,
-    tls: Tls = None,
+    *,
+    namesrv: str,
 ) -> None:
     """Print what arrives in a topic from now on, until Ctrl-C; no group's offsets move."""
-    use_credentials(access_key, secret_key, tls)
     config = LitePullConsumerConfig(
         namesrv_addr=namesrv,
         consumer_group=_TAIL_GROUP,

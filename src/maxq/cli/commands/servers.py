@@ -18,9 +18,9 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.gc_freeze import SurvivorFreeze
-from maxq.cli.options import folder, split_assignments
-from maxq.cli.terminal.ends import drop_unread_output
-from maxq.cli.terminal.ready import ready_text
+from maxq.cli.help_pages import CommandApp
+from maxq.cli.options import folder, name_servers, split_assignments
+from maxq.cli.terminal.server_lines import Ready, say
 from maxq.cli.terminal.service_manager import tell_service_manager
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on, has_access_control, is_loopback, namesrv_on, where_it_listens
@@ -31,7 +31,7 @@ from maxq.machine import new_event_loop, raise_file_limit, system_host
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.log_limits import LineLimit
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 #: Called with the name of a service and the error by which it ended.
 FailureListener = Callable[[str, BaseException], None]
@@ -77,14 +77,14 @@ def standalone(
     server = StandaloneServer(store, host, namesrv_port, broker_port, split_assignments(set_ or ()), **_environment())
     warn(server.warnings)
 
-    def ready() -> str:
+    def ready() -> Ready:
         facts = {"name server": server.namesrv_address, "broker": server.broker_address, "store": str(server.store)}
         if not is_loopback(host):
             facts |= where_it_listens(host, server.is_guarded)
-        return ready_text("standalone", server.broker_name, time.monotonic() - started, facts)
+        return Ready("standalone", server.broker_name, time.monotonic() - started, facts)
 
     serve(
-        server.start, server.shutdown, ready, ready_file,
+        "standalone", server.start, server.shutdown, ready, ready_file,
         set_failure_listener=server.set_failure_listener, end_with_input=end_with_input,
     )  # fmt: skip
 
@@ -121,12 +121,12 @@ def namesrv(
         with naming_port(settings.server.bind_address, settings.server.listen_port, "name server", "-p"):
             await server.start()
 
-    def ready() -> str:
+    def ready() -> Ready:
         guarded = has_access_control(settings.namesrv.acl_enable, settings.auth)
         facts = {"port": str(server.port), **where_it_listens(settings.server.bind_address, guarded)}
-        return ready_text("namesrv", "", time.monotonic() - started, facts)
+        return Ready("namesrv", "", time.monotonic() - started, facts)
 
-    serve(start, server.shutdown, ready, ready_file)
+    serve("namesrv", start, server.shutdown, ready, ready_file)
 
 
 @app.command()
@@ -135,7 +135,10 @@ def broker(
         Path | None, typer.Option("-c", "--config", metavar="FILE", help="broker.conf: properties by RocketMQ's names.")
     ] = None,
     namesrv: Annotated[
-        str | None, typer.Option("-n", "--namesrvAddr", help="Name servers, host:port separated by ';'.")
+        str | None,
+        typer.Option(
+            "-n", "--namesrvAddr", callback=name_servers, help="Name servers, host or host:port separated by ';'."
+        ),
     ] = None,
     print_settings: Annotated[
         bool, typer.Option("-p", "--printConfigItem", help="Print all settings and end.")
@@ -185,29 +188,30 @@ def broker(
         with naming_port(*where, "broker", "--set listenPort=…"):
             await server.start()
 
-    def ready() -> str:
+    def ready() -> Ready:
         guarded = has_access_control(settings.broker.acl_enable, settings.auth)
         facts = {"port": str(server.port), "store": settings.store.store_path_root_dir}
         facts |= server.role.facts() | where_it_listens(settings.server.bind_address, guarded)
-        return ready_text("broker", settings.broker.broker_name, time.monotonic() - started, facts)
+        return Ready("broker", settings.broker.broker_name, time.monotonic() - started, facts)
 
     serve(
-        start, server.shutdown, ready, ready_file,
+        "broker", start, server.shutdown, ready, ready_file,
         set_failure_listener=server.set_failure_listener, end_with_input=end_with_input,
     )  # fmt: skip
 
 
 def serve(
+    command: str,
     start: Callable[[], Coroutine[Any, Any, None]],
     shutdown: Callable[[], Awaitable[None]],
-    ready: Callable[[], str],
+    ready: Callable[[], Ready],
     ready_file: Path | None,
     *,
     set_failure_listener: Callable[[FailureListener], None] | None = None,
     end_with_input: bool = False,
 ) -> None:
-    """Start a server, report that it is ready by the result of `ready`, by the ready file and to the service manager,
-    wait for SIGINT or SIGTERM, shut down, and say why.
+    """Start the server `maxq command`, report that it is ready by the result of `ready`, by the ready file and to the
+    service manager, wait for SIGINT or SIGTERM, shut down, and say why.
 
     The ready file is removed first and again at the end: it exists only while the server answers.
 
@@ -255,7 +259,7 @@ def serve(
             if starting.done():
                 starting.result()  # raises what went wrong
                 freeze.start()
-                _say(ready())
+                ready().say()
                 if ready_file is not None:
                     ready_file.touch()
                 tell_service_manager("READY=1")
@@ -277,19 +281,11 @@ def serve(
                 ready_file.unlink(missing_ok=True)
         if failures:
             raise failures[0]
-        _say(f"maxq: the server has ended: {reasons[0]}")
+        say("ended", f"maxq: the server has ended: {reasons[0]}", server=command, reason=reasons[0])
 
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
-
-
-def _say(text: str) -> None:
-    """Print `text`. If standard output is closed, the server continues."""
-    try:
-        print(text, flush=True)
-    except OSError:
-        drop_unread_output()
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:

@@ -1,27 +1,34 @@
 """`maxq shell`: one command a line, with history and completion.
 
-A line is what would stand behind `maxq`; mqadmin's commands need no `admin` in front. The name server that the shell
-was started with is everybody's. Lines from a pipe are a script: they are all run, and the exit code is 1 if one failed.
-Ctrl-C, and the end of the script's reader, end the script.
+A line is what would stand behind `maxq`; mqadmin's commands need no `admin` in front. The connection that the shell
+was started with is that of every line. Lines from a pipe are a script: they are all run, and the exit code is 1 if one
+failed. Ctrl-C, and the end of the script's reader, end the script.
 """
 
 import atexit
 import contextlib
-import os
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from maxq.cli.admin import ENTRIES
 from maxq.cli.app import COMMANDS, run
+from maxq.cli.connection import AccessKey, ContextName, Namesrv, SecretKey, Tls, found_connection
+from maxq.cli.connection_variables import (
+    CONTEXT_VARIABLE,
+    CREDENTIAL_VARIABLES,
+    NAMESRV_VARIABLE,
+    TLS_VARIABLE,
+    set_variable,
+)
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.completion import suggestions
-from maxq.cli.terminal.ends import INTERRUPTED, READER_GONE
+from maxq.cli.terminal.ends import ExitCode
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 HISTORY = Path("~/.maxq_history")
 HISTORY_LINES = 2_000
@@ -34,44 +41,56 @@ the arrows find earlier lines, `exit` or Ctrl-D ends."""
 
 @app.command()
 def shell(
-    namesrv: Annotated[
-        str | None,
-        typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", help="Name servers, host:port separated by ';'."),
-    ] = None,
+    namesrv: Namesrv = None,
+    context: ContextName = None,
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
+    tls: Tls = None,
 ) -> None:
-    """Take commands, one a line, until `exit` or Ctrl-D. Tab completes, the arrows find earlier lines."""
-    if namesrv:
-        os.environ["NAMESRV_ADDR"] = namesrv
-    worst = 0
+    """Take commands, one a line, until `exit` or Ctrl-D. Tab completes, the arrows find earlier lines.
+
+    The options of the connection hold for all lines that have none of their own.
+    """
+    found_connection(namesrv, context, access_key, secret_key, tls)  # refuses what no line could use
+    if context is not None:  # the environment does not count then
+        for variable in (NAMESRV_VARIABLE, TLS_VARIABLE, *CREDENTIAL_VARIABLES.values()):
+            set_variable(variable, "")
+        set_variable(CONTEXT_VARIABLE, context)
+    given = {NAMESRV_VARIABLE: namesrv, TLS_VARIABLE: tls}
+    given |= {CREDENTIAL_VARIABLES["access_key"]: access_key, CREDENTIAL_VARIABLES["secret_key"]: secret_key}
+    for variable, value in given.items():
+        if value:
+            set_variable(variable, value)
+    worst: int = ExitCode.DONE
     for line in _lines():
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
             print(f"maxq: {line!r}: {error}", file=sys.stderr)
-            worst = max(worst, 2)
+            worst = max(worst, ExitCode.WRONG_USE)
             continue
         if not words:
             continue
         if words[0] in _ENDS:
             break
         code = _run(words)
-        if code in (INTERRUPTED, READER_GONE) and not sys.stdin.isatty():
+        if code in (ExitCode.INTERRUPTED, ExitCode.READER_GONE) and not sys.stdin.isatty():
             raise typer.Exit(code)
         worst = max(worst, code)
     if not sys.stdin.isatty() and worst:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _run(words: list[str]) -> int:
     if words == ["help"]:
         run(["--help"])
         print(_HELP)
-        return 0
+        return ExitCode.DONE
     if words[0] == "help":
         words = [*words[1:], "--help"]
     if words[0] == "shell":
         print("maxq: this is the shell already", file=sys.stderr)
-        return 2
+        return ExitCode.WRONG_USE
     return run(expanded(words))
 
 

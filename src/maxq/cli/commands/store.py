@@ -16,15 +16,18 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from maxq.cli.help_pages import OUTPUT, CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.options import folder
+from maxq.cli.terminal.ends import ExitCode
 from maxq.errors import ConfigError, MaxQError, StoreError
 from maxq.machine import raise_file_limit, system_host
 from maxq.runtime.files.overlay_disk import OverlayDisk
 from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.context.progress import Progress
 from maxq.store.tools import recover as recovering
 from maxq.store.tools.check import StoreCheck
-from maxq.store.tools.log_walk import LogWalk, Progress
+from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
@@ -32,15 +35,17 @@ from maxq.store.tools.store_files import StoreFiles, StoreSettings
 _OTHER_FILES = 200  # descriptors beside those of queues
 _MAPPED_MOST = 30_000  # of the 65,530 mappings that Linux lets a process have
 
-app = typer.Typer(
-    cls=NearGroup, help="Store directories, offline.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+app = CommandApp(
+    cls=NearGroup,
+    help="Store directories, offline.",
+    no_args_is_help=True,
 )
 
 Directory = Annotated[
     Path, typer.Argument(parser=folder, metavar="DIR", help="The store's root directory (storePathRootDir).")
 ]
 Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="JSON on standard output.")]
 HashSlots = Annotated[int, typer.Option("--hash-slots", help="maxHashSlotNum of the index files.", min=0)]
 IndexEntries = Annotated[int, typer.Option("--index-entries", help="maxIndexNum of the index files.", min=0)]
 
@@ -92,7 +97,7 @@ def check(
         for line in report.lines():
             print(line)
     if report.faults:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command(short_help="Do what the broker does at its start; --rebuild: all anew.")
@@ -107,9 +112,9 @@ def recover(
     index_entries: IndexEntries = 0,
 ) -> None:
     """Do what the broker does at its start, end cleanly, and say what was done. The broker must not be running."""
-    with _errors_to_stderr(), Console(stderr=True).status("recovering"):
+    with _errors_to_stderr(), _progress() as progress:
         files = _open(directory, conf, hash_slots, index_entries)
-        report = recovering.recover(files, SystemClock(), rebuild=rebuild)
+        report = recovering.recover(files, SystemClock(), rebuild=rebuild, progress=progress)
     if as_json:
         _print_json(recovering.recovery_json(report))
         return
@@ -140,7 +145,7 @@ def rehearse(
         for line in report.lines():
             print(line)
     if not report.possible:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _queues_to_open(open_files: int) -> int:
@@ -187,7 +192,7 @@ def _errors_to_stderr() -> Iterator[None]:
         raise
     except (MaxQError, OSError) as error:
         print(f"maxq: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
+        raise typer.Exit(ExitCode.WRONG_USE) from None
 
 
 @contextlib.contextmanager

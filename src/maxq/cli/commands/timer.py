@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time, parse_time
@@ -21,11 +22,9 @@ from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.timer.offline_timer import OfflineTimer
 from maxq.store.tools.store_files import StoreFiles
 
-app = typer.Typer(
+app = CommandApp(
     cls=NearGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
     help="Messages with a delivery time.",
 )
 

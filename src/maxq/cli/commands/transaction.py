@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time
@@ -20,9 +21,7 @@ from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.tools.store_files import StoreFiles
 from maxq.store.tools.transactions import OfflineTransactions
 
-app = typer.Typer(
-    cls=NearGroup, no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Transactions."
-)
+app = CommandApp(cls=NearGroup, no_args_is_help=True, help="Transactions.")
 
 Store = Annotated[Path | None, typer.Option("--store", help="Read this store directory instead of asking brokers.")]
 Transaction = Annotated[str, typer.Argument(help="Transaction id (the message's unique key), or an offset message id.")]

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from maxq.cli.terminal.ends import ExitCode
+from maxq.cli.terminal.server_lines import say
 from maxq.cli.terminal.service_manager import has_service_manager, tell_service_manager, without_service_manager
 from maxq.config import BrokerSettings
 
@@ -26,7 +28,6 @@ PORT_STEP = 10  # a broker has its port, the replication port above and the VIP 
 _RESTART_SECONDS_MIN, _RESTART_SECONDS_MAX = 0.5, 30.0
 _LIVED_SECONDS = 30.0  # who lived that long is started again at once
 _STOP_SECONDS = 60.0
-_WRONG_SETTINGS = 2  # exit code of a command line or setting that will not get better by trying again
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,11 @@ class Worker:
     number: int
     settings: Mapping[str, str]  # what differs from the others
 
-    def __str__(self) -> str:
-        return f"worker {self.number} ({self.settings['brokerName']})"
+    def say(self, message: str) -> None:
+        """Print what became of this worker."""
+        name = self.settings["brokerName"]
+        text = f"maxq: worker {self.number} ({name}): {message}"
+        say("worker", text, server="broker", worker=self.number, name=name, message=message)
 
 
 def derive_workers(settings: BrokerSettings, count: int) -> list[Worker]:
@@ -80,15 +84,11 @@ def run_workers(
     workers = derive_workers(settings, count)
     for worker in workers:
         own = worker.settings
-        _say(f"{worker}: port {own['listenPort']}, store {own['storePathRootDir']}, log {own['storePathCommitLog']}")
+        worker.say(f"port {own['listenPort']}, store {own['storePathRootDir']}, log {own['storePathCommitLog']}")
     if ready_file is not None or not has_service_manager():
         return asyncio.run(_Supervisor(workers, command, given, ready_file).run())
     with tempfile.TemporaryDirectory(prefix="maxq-workers-") as folder:  # whether all are ready is seen by their files
         return asyncio.run(_Supervisor(workers, command, given, Path(folder) / "ready").run())
-
-
-def _say(sentence: str) -> None:
-    print(f"maxq: {sentence}", flush=True)
 
 
 class _Supervisor:
@@ -123,15 +123,15 @@ class _Supervisor:
             code = await self._until_it_ends(process)
             if self._stop.is_set():
                 return
-            if code == _WRONG_SETTINGS:
-                _say(f"{worker}, pid {process.pid}, refuses its settings: all workers end")
+            if code == ExitCode.WRONG_USE:  # will not get better by trying again
+                worker.say(f"pid {process.pid} refuses its settings: all workers end")
                 self._exit_code = code
                 self._stop.set()
                 return
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             lived = time.monotonic() - started
             wait = _RESTART_SECONDS_MIN if lived > _LIVED_SECONDS else min(wait * 2, _RESTART_SECONDS_MAX)
-            _say(f"{worker}, pid {process.pid}, {how} after {lived:.0f} s; it is started again in {wait:.1f} s")
+            worker.say(f"pid {process.pid} {how} after {lived:.0f} s; it is started again in {wait:.1f} s")
             await self._stopped_within(wait)
 
     async def _start(self, worker: Worker) -> asyncio.subprocess.Process:

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
-from maxq.cli.options import OptionalNamesrv, split_assignments
+from maxq.cli.options import split_assignments
 from maxq.cli.pipeline.common import (
     BrokerName,
     Options,
@@ -19,14 +21,13 @@ from maxq.cli.pipeline.common import (
     reading,
 )
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
+from maxq.cli.terminal.ends import ExitCode
 from maxq.cli.terminal.report import Report, Style, show
 from maxq.errors import ConfigError
 
-app = typer.Typer(
+app = CommandApp(
     cls=NearGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
     help="Archives of topics, and their proof.",
 )
 
@@ -53,13 +54,13 @@ def _selected(topics: list[str] | None, pattern: str | None) -> dict[str, str]:
 
 
 @app.command("run")
+@connected
 def run(
     archive: To,
     topic: Topics = None,
     pattern: Pattern = None,
     store: Stores = None,
     broker_name: BrokerName = "",
-    namesrv: OptionalNamesrv = None,
     option: Options = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="As a stream with a checkpoint, as far as there is.")
@@ -71,6 +72,8 @@ def run(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str,
 ) -> None:
     """Archive what is there and not in the archive yet. A run may be repeated, and others may run beside it."""
     need_spark()
@@ -101,11 +104,11 @@ def run(
 
 
 @app.command("verify")
+@connected
 def verify(
     archive: To,
     topic: Topics = None,
     pattern: Pattern = None,
-    namesrv: OptionalNamesrv = None,
     option: Options = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no broker: look at the archive alone.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Look at the sizes of files, not into them.")] = False,
@@ -119,6 +122,8 @@ def verify(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str,
 ) -> None:
     """Prove that the archive has every message that the brokers have, each once and whole. Exit code 1: it has not."""
     need_spark()
@@ -152,7 +157,7 @@ def verify(
         rows = [[finding[name] for name in names] for finding in summary["findings"]]
         show(Report({name: f"#{name}" for name in names}, rows, notes=notes), Style.TEXT)
     if not result.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command("compact")

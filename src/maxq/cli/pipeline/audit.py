@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.pipeline.report_input import Html, need_reports
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
+from maxq.cli.terminal.ends import ExitCode
 from maxq.cli.terminal.report import Report, Style, show
 from maxq.runtime.files.system import SystemClock
 from maxq.store.tools.store_files import StoreSettings
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 _ROWS = 10_000
 _SHOWN = 50
@@ -69,4 +71,4 @@ def audit(
         notes.insert(0, f"only the first {len(shown)} faults: see --json or --html")
     show(Report(_COLUMNS, shown, value=result.to_json(), notes=notes), Style.JSON if as_json else Style.TEXT)
     if result.fault_count:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)

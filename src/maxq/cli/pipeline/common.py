@@ -1,5 +1,6 @@
 """Options that the commands `archive`, `replay` and `dlq` share, and what they make of them."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -7,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.options import split_assignments, usual_name_servers
+from maxq.cli.options import split_assignments
 from maxq.cli.terminal.report import Report, Style, pairs_report, show
 from maxq.cli.terminal.times import parse_time
 from maxq.errors import BrokerError
+from maxq.machine import environment_credentials
+from maxq.remoting.tls import tls_settings
 from maxq.runtime.files.system import SystemClock
 
 Options = Annotated[
@@ -29,9 +32,30 @@ Stores = Annotated[
 BrokerName = Annotated[str, typer.Option(help="What the broker of --store is called; else its folder's name.")]
 
 
-def reading(namesrv: str | None, options: list[str] | None) -> dict[str, str]:
-    """Return the options of format("rocketmq"): name servers, and those given by hand."""
-    return {"rocketmq.namesrv": namesrv or usual_name_servers(), **split_assignments(options or (), option="--option")}
+def reading(namesrv: str, options: list[str] | None) -> dict[str, str]:
+    """Return the options of format("rocketmq"): name servers, TLS and credentials, and those given by hand."""
+    return {"rocketmq.namesrv": namesrv, **format_options(options)}
+
+
+def format_options(options: list[str] | None) -> dict[str, str]:
+    """Return the options of format("rocketmq") that are given by hand, and TLS and credentials of the command's
+    connection where these say nothing of them."""
+    given = split_assignments(options or (), option="--option")
+    names = {name.lower() for name in given}
+    found: dict[str, str] = {}
+    credentials = environment_credentials()
+    if credentials is not None and not names & {"rocketmq.accesskey", "rocketmq.secretkey"}:
+        found |= {"rocketmq.accessKey": credentials.access_key, "rocketmq.secretKey": credentials.secret_key}
+        if credentials.security_token:
+            found["rocketmq.securityToken"] = credentials.security_token
+    tls = tls_settings(os.environ.get("MAXQ_TLS", ""))
+    if tls.use_tls and not any(name.startswith(("rocketmq.usetls", "rocketmq.tls.")) for name in names):
+        found["rocketmq.useTLS"] = "true"
+        if not tls.tls_client_auth_server:
+            found["rocketmq.tls.client.authServer"] = "false"
+        if tls.tls_client_trust_cert_path:
+            found["rocketmq.tls.client.trustCertPath"] = tls.tls_client_trust_cert_path
+    return found | given
 
 
 def need_name_server(options: Mapping[str, str]) -> None:

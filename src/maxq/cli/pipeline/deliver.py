@@ -4,24 +4,27 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.options import DEFAULT_NAMESRV, Namesrv
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.pipeline.common import Options, need_name_server, print_result, reading
 from maxq.cli.pipeline.spark_run import AsJson, need_spark
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 
 @app.command()
+@connected
 def deliver(
     application: Annotated[
         str, typer.Argument(metavar="APPLICATION", help="The option applicationId; of streams without, the query's id.")
     ],
-    namesrv: Namesrv = DEFAULT_NAMESRV,
     coordinator: Annotated[
         str | None, typer.Option(help="The broker that keeps the application's decisions, if it was named.")
     ] = None,
     option: Options = None,
     as_json: AsJson = False,
+    *,
+    namesrv: str,
 ) -> None:
     """Make the last decided batch of an exactly-once application visible. May be repeated; starts no Spark."""
     need_spark()

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
-from maxq.cli.options import DEFAULT_NAMESRV, Namesrv
 from maxq.cli.pipeline.common import (
     Begin,
     End,
@@ -30,11 +31,9 @@ from maxq.cli.pipeline.spark_run import (
 )
 from maxq.errors import ConfigError
 
-app = typer.Typer(
+app = CommandApp(
     cls=NearGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
     help="Dead letters of consumer groups, with Spark.",
 )
 
@@ -68,9 +67,9 @@ def _config(
 
 
 @app.command("show")
+@connected
 def show_letters(
     group: Groups = None,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
     topic: Origin = None,
     begin: Begin = None,
     end: End = None,
@@ -84,6 +83,8 @@ def show_letters(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str,
 ) -> None:
     """Show dead letters, their original messages and, where known, why they died."""
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
@@ -99,10 +100,10 @@ def show_letters(
 
 
 @app.command("export")
+@connected
 def export(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder, or a URI.")],
     group: Annotated[list[str] | None, typer.Option("-g", "--group", help="A consumer group; none: all.")] = None,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
     topic: Origin = None,
     begin: Begin = None,
     end: End = None,
@@ -115,6 +116,8 @@ def export(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str,
 ) -> None:
     """Write the table of dead letters into files."""
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
@@ -130,6 +133,7 @@ def export(
 
 
 @app.command("redrive")
+@connected
 def redrive(
     group: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Consumer groups.")],
     record: Annotated[
@@ -140,7 +144,6 @@ def redrive(
         typer.Option(help="retry: only the group gets them; origin: every group of the topics they came from does."),
     ] = "retry",
     to_topic: Annotated[str | None, typer.Option("--to-topic", help="To this topic instead.")] = None,
-    namesrv: Namesrv = DEFAULT_NAMESRV,
     topic: Origin = None,
     begin: Begin = None,
     end: End = None,
@@ -153,6 +156,8 @@ def redrive(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str,
 ) -> None:
     """Send dead letters again, with no tries counted; they stay where they are. A group that consumes in order is to be
     stopped meanwhile: its broker makes a dead letter of what comes to its retry topic."""

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import folder
 from maxq.cli.pipeline.common import print_result
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
 from maxq.store.tools.store_files import StoreSettings
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 _PIECE_MIB = 128
 

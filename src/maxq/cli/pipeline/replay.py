@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, split_assignments
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import CommandApp
+from maxq.cli.options import split_assignments
 from maxq.cli.pipeline.common import (
     Begin,
     BrokerName,
@@ -33,15 +35,15 @@ from maxq.cli.pipeline.spark_run import (
 )
 from maxq.errors import ConfigError
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 
 @app.command()
+@connected
 def replay(
     archive: Annotated[str | None, typer.Argument(metavar="[ARCHIVE]", help="The archive's folder or URI.")] = None,
     store: Stores = None,
     broker_name: BrokerName = "",
-    namesrv: Namesrv = DEFAULT_NAMESRV,
     topic: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Only messages of this topic.")] = None,
     begin: Begin = None,
     end: End = None,
@@ -83,6 +85,8 @@ def replay(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str,
 ) -> None:
     """Send messages of an archive or of store directories again, those of a queue in their order."""
     need_spark()

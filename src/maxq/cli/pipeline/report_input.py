@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maxq.cli.options import split_assignments, usual_name_servers
-from maxq.cli.pipeline.common import time_ms
+from maxq.cli.connection import usual_name_servers
+from maxq.cli.pipeline.common import format_options, time_ms
 from maxq.cli.pipeline.spark_run import need_spark
 
 if TYPE_CHECKING:
@@ -43,5 +43,4 @@ def input_of(
 
     if namesrv is None and not stores:
         namesrv = usual_name_servers()
-    extra = split_assignments(options or (), option="--option")
-    return MessageInput(topics, namesrv, tuple(stores or ()), time_ms(begin), time_ms(end), extra)
+    return MessageInput(topics, namesrv, tuple(stores or ()), time_ms(begin), time_ms(end), format_options(options))

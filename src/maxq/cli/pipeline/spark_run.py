@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.help_pages import OUTPUT, SPARK
 from maxq.cli.terminal.ctrl_c import ctrl_c_ends_start, ended_by_ctrl_c
 from maxq.errors import PipelineError
 
@@ -41,11 +42,14 @@ Master = Annotated[
     str | None,
     typer.Option(
         callback=master_of_spark,
+        rich_help_panel=SPARK,
         help="Spark's master, such as local[4] or spark://host:7077; else spark-submit's, else all cores.",
     ),
 ]
-DriverMemory = Annotated[str, typer.Option(callback=java_memory, help="Heap of Spark's Java process.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DriverMemory = Annotated[
+    str, typer.Option(callback=java_memory, rich_help_panel=SPARK, help="Heap of Spark's Java process.")
+]
+AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
 
 DRIVER_MEMORY = "1g"
 

@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.options import OptionalNamesrv, split_assignments, usual_name_servers
-from maxq.cli.pipeline.common import Options, need_stores
+from maxq.cli.connection import connected, usual_name_servers
+from maxq.cli.help_pages import OUTPUT, CommandApp
+from maxq.cli.pipeline.common import Options, format_options, need_stores
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, DriverMemory, Master, need_spark, spark_run
 from maxq.cli.terminal.report import Report, Style, show
 from maxq.errors import ConfigError
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 _ROWS = 1000
 
@@ -34,10 +35,16 @@ BodyJson = Annotated[
         help="Give a topic's view a column json made of the body; without 'id BIGINT, …' the schema is inferred.",
     ),
 ]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON array.")]
-Parquet = Annotated[Path | None, typer.Option(metavar="DIR", help="Write Parquet files into a new folder instead.")]
-Rows = Annotated[int, typer.Option(min=1, help="At most so many rows of a table; --csv and --json print all.")]
+AsCsv = Annotated[bool, typer.Option("--csv", rich_help_panel=OUTPUT, help="Print CSV.")]
+AsJson = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print a JSON array.")]
+Parquet = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write Parquet files into a new folder instead."),
+]
+Rows = Annotated[
+    int,
+    typer.Option(min=1, rich_help_panel=OUTPUT, help="At most so many rows of a table; --csv and --json print all."),
+]
 
 
 #: Statements that would change a table which no catalog has (its name has no dot): the view of a topic, that is.
@@ -49,9 +56,9 @@ _CHANGE = re.compile(
 
 
 @app.command()
+@connected
 def sql(
     query: Query,
-    namesrv: OptionalNamesrv = None,
     store: Stores = None,
     body_json: BodyJson = None,
     option: Options = None,
@@ -61,6 +68,8 @@ def sql(
     rows: Rows = _ROWS,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str | None,
 ) -> None:
     """Ask SQL: every topic is a table, and so are topics, offsets, consumer_groups and, with --store, store_messages,
     store_consumequeue and others. Only the columns that the query uses are read."""
@@ -88,7 +97,7 @@ def sql(
         from maxq.pipeline.sql.views import Views
         from maxq.pipeline.transforms.json_body import declared_schema
 
-        views = Views(spark, namesrv, store or (), split_assignments(option or (), option="--option"))
+        views = Views(spark, namesrv, store or (), format_options(option))
         for declared in body_json or ():
             topic, _, schema = declared.partition("=")
             views.declare_json(topic.strip(), declared_schema(schema.strip()) if schema.strip() else None)

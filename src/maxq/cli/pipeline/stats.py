@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.options import OptionalNamesrv
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.pipeline.common import Begin, End, Options, Stores, need_name_server, need_stores
 from maxq.cli.pipeline.report_input import Html, input_of, need_reports
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.cli.terminal.report import Report, Style, show
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 Topics = Annotated[
     list[str] | None, typer.Option("-t", "--topic", help="May be repeated; else all but the brokers' own.")
@@ -28,8 +29,8 @@ History = Annotated[
 
 
 @app.command()
+@connected
 def stats(
-    namesrv: OptionalNamesrv = None,
     store: Stores = None,
     topic: Topics = None,
     begin: Begin = None,
@@ -45,6 +46,8 @@ def stats(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str | None,
 ) -> None:
     """Rates and sizes by topic, hot keys and queues, lag of consumer groups, growth of the disk against retention; disk
     by topic of store directories."""

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.options import OptionalNamesrv
+from maxq.cli.connection import connected
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.pipeline.common import Begin, End, Options, Stores, need_name_server, need_stores
 from maxq.cli.pipeline.report_input import Html, input_of, need_reports
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
@@ -14,7 +15,7 @@ from maxq.cli.terminal.report import Report, Style, show
 from maxq.cli.terminal.times import format_time
 from maxq.runtime.files.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = CommandApp()
 
 _TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
@@ -23,8 +24,8 @@ MessageId = Annotated[str | None, typer.Option("-i", "--message-id", help="Tell 
 
 
 @app.command()
+@connected
 def trace(
-    namesrv: OptionalNamesrv = None,
     store: Stores = None,
     topic: TraceTopic = None,
     begin: Begin = None,
@@ -43,6 +44,8 @@ def trace(
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
+    *,
+    namesrv: str | None,
 ) -> None:
     """Latencies of send, store, delivery and consumption per topic, group and client; what did not arrive, what was
     slow, and the way of one message, from the messages that clients with message trace send."""

@@ -1,13 +1,12 @@
-"""`maxq completion`: what may come next on a command line, for bash, for zsh and for `maxq shell`.
+"""`maxq completion`: what may come next on a command line, for bash, zsh, fish and `maxq shell`.
 
 Commands come from tables, without an import; options from the command's own module. Topics, consumer groups, clusters
-and brokers are asked of the name server (-n on the line, or NAMESRV_ADDR), for a second at most; where none answers
-there are no suggestions.
+and brokers are asked of the name server of the line (-n, --context, NAMESRV_ADDR, the context in use), for a second at
+most; where none answers there are no suggestions.
 """
 
 import asyncio
 import itertools
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -15,15 +14,21 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from maxq.cli import app as root
+from maxq.cli.connection_variables import scoped_variables
+from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import LazyGroup
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandApp()
 
 _LOOKUP_SECONDS = 1.0
-_NAMESRV = ("-n", "--namesrvAddr")
+_CONNECTION = {
+    "-n": "namesrv", "--namesrvAddr": "namesrv", "--context": "context", "--access-key": "access_key",
+    "--secret-key": "secret_key", "--tls": "tls",
+}  # fmt: skip
 _VALUES = {
     "topic": "topics", "trace_topic": "topics", "parent": "topics", "group": "groups", "source": "groups",
-    "target": "groups", "cluster": "clusters", "only": "clusters", "broker": "brokers",
+    "target": "groups", "cluster": "clusters", "only": "clusters", "broker": "brokers", "context": "contexts",
+    "context_name": "contexts",
 }  # fmt: skip
 
 BASH = """\
@@ -47,7 +52,21 @@ _maxq() {
 }
 compdef _maxq maxq
 """
-_SCRIPTS = {"bash": BASH, "zsh": ZSH}
+FISH = """\
+function __maxq_complete
+    set -l words (commandline --tokenize --cut-at-cursor --current-process)
+    set -l current (commandline --cut-at-cursor --current-token)
+    set -l found (maxq completion --complete fish -- $words[2..-1] "$current" 2>/dev/null)
+    if set -q found[1]
+        printf '%s\\n' $found
+    else
+        __fish_complete_path "$current"
+    end
+end
+complete --command maxq --erase
+complete --command maxq --no-files --arguments '(__maxq_complete)'
+"""
+_SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 class Suggestion(NamedTuple):
@@ -59,24 +78,28 @@ class Suggestion(NamedTuple):
 
 @app.command()
 def completion(
-    shell: Annotated[str, typer.Argument(help="bash or zsh.")] = "bash",
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")] = "bash",
     complete: Annotated[str | None, typer.Option("--complete", hidden=True)] = None,
     words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> None:
     """Print the script that makes a shell complete maxq's commands and options.
 
     For bash: `source <(maxq completion bash)` in ~/.bashrc; for zsh: `source <(maxq completion zsh)` in ~/.zshrc, after
-    compinit.
+    compinit; for fish: `maxq completion fish > ~/.config/fish/completions/maxq.fish`, once.
     """
     if complete is None:
         if shell not in _SCRIPTS:
-            raise typer.BadParameter(f"{shell!r} is not known: it must be bash or zsh")
+            raise typer.BadParameter(f"{shell!r} is not known: it must be bash, zsh or fish")
         sys.stdout.write(_SCRIPTS[shell])
         return
     *before, incomplete = [shell, *(words or [])]
     for word, explained in suggestions(before, incomplete):
-        escaped = word.replace(":", "\\:")
-        sys.stdout.write(f"{escaped}:{explained}\n" if complete == "zsh" else f"{word}\n")
+        if complete == "zsh":
+            sys.stdout.write(f"{word.replace(':', chr(92) + ':')}:{explained}\n")
+        elif complete == "fish":
+            sys.stdout.write(f"{word}\t{' '.join(explained.split())}\n")
+        else:
+            sys.stdout.write(f"{word}\n")
 
 
 def suggestions(before: Sequence[str], incomplete: str) -> list[Suggestion]:
@@ -123,7 +146,9 @@ def _of_command(command: Any, words: Sequence[str], incomplete: str) -> Iterable
 def _values(param: Any, words: Sequence[str]) -> Iterable[Suggestion]:
     """Yield values that the name server knows; none for a path, which the shell completes itself."""
     kind = _VALUES.get(param.name or "")
-    return map(Suggestion, _known(kind, _name_servers(words))) if kind else []
+    if kind == "contexts":
+        return map(Suggestion, _contexts())
+    return map(Suggestion, _known(kind, _connection(words))) if kind else []
 
 
 def _next_argument(command: Any, options: Mapping[str, Any], words: Iterable[str]) -> Any | None:
@@ -144,16 +169,27 @@ def _next_argument(command: Any, options: Mapping[str, Any], words: Iterable[str
     return None
 
 
-def _name_servers(words: Sequence[str]) -> str:
-    for option, value in itertools.pairwise(words):
-        if option in _NAMESRV:
-            return value
-    return os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
+def _connection(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of the connection that stand on the line."""
+    return {_CONNECTION[option]: value for option, value in itertools.pairwise(words) if option in _CONNECTION}
 
 
-def _known(kind: str, namesrv: str) -> list[str]:
+def _contexts() -> list[str]:
+    from maxq.cli.contexts import load_contexts
+
     try:
-        return asyncio.run(asyncio.wait_for(_ask(kind, namesrv), _LOOKUP_SECONDS))
+        return sorted(load_contexts().profiles)
+    except Exception:  # a shell that completes has nobody to tell
+        return []
+
+
+def _known(kind: str, options: Mapping[str, str]) -> list[str]:
+    from maxq.cli.connection import found_connection, use_connection
+
+    try:
+        with scoped_variables():
+            namesrv = use_connection(found_connection(**options))
+            return asyncio.run(asyncio.wait_for(_ask(kind, namesrv), _LOOKUP_SECONDS))
     except Exception:  # a shell that completes has nobody to tell
         return []
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from maxq.cli.terminal.ends import ExitCode
 from maxq.errors import ConfigError
 
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask first.")]
@@ -25,4 +26,4 @@ def confirm(question: str, *, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         sys.stderr.write("maxq: nothing was changed\n")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,13 +1,29 @@
-"""How commands end: exit codes of the shell's convention, and streams that nobody reads any more."""
+"""How commands end: exit codes, and streams that nobody reads any more."""
 
 import os
 import sys
+from enum import IntEnum
 from typing import Final, TextIO
 
-#: After Ctrl-C: what a shell gives a program that SIGINT ended.
-INTERRUPTED: Final = 130
-#: The reader of the output has gone (`maxq … | head`): what a shell gives a program that SIGPIPE ended.
-READER_GONE: Final = 141
+
+class ExitCode(IntEnum):
+    """The exit codes of all commands. Those above 128 are what shells give a program that SIGINT or SIGPIPE ended."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_USE = 2
+    INTERRUPTED = 130
+    READER_GONE = 141
+
+
+#: What each of them means; the manual has the same table.
+MEANINGS: Final = {
+    ExitCode.DONE: "The work is done. A server that Ctrl-C or SIGTERM ended has done its work, too.",
+    ExitCode.FAILED: "The work failed, a part of it failed, or a check found a fault.",
+    ExitCode.WRONG_USE: "The command line or a setting is wrong, or a store or archive that it names cannot be used.",
+    ExitCode.INTERRUPTED: "Ctrl-C interrupted the command.",
+    ExitCode.READER_GONE: "The reader of the output has gone, as in `maxq … | head -1`.",
+}
 
 
 def flush_output() -> None:

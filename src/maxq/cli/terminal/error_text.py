@@ -10,6 +10,7 @@ from maxq.runtime.refusals import Cause, cause_of
 
 _JAVA_FAQ = "See https://rocketmq.apache.org"  # which ends some answers, Java's and ours, and explains nothing
 _NOT_SUPPORTED: Final = re.compile(r"request type (\d+) not supported$")
+_NO_HOST: Final = "Name or service not known"
 _NO_ROUTE: Final = "No topic route info"
 _NO_USER: Final = ("username cannot be null", "No accessKey is configured")  # ACL 2.0 and 1.0, as Java says it
 #: Requests that only name servers answer, of those that commands send.
@@ -44,7 +45,10 @@ def error_line(error: BaseException) -> str:
             remedies.append(remedy)
     elif isinstance(error, RemotingConnectError):
         said = str(error).removesuffix(f"; {error.remedy}")  # for programs
-        text = f"{said}; does that server run? (-n or NAMESRV_ADDR says where the name servers are)"
+        remedy = "does that server run? (-n, NAMESRV_ADDR or a context says where the name servers are)"
+        if _NO_HOST in said:
+            remedy = "is that the name of a broker? -b takes its address (maxq admin clusterList shows both)"
+        text = f"{said}; {remedy}"
     elif isinstance(error, OSError) and error.errno == errno.EBADF:
         text = "standard input or standard output is closed"
     else:

@@ -82,16 +82,18 @@ class DeadLetterAdmin:
     async def groups(self) -> list[DeadLetterCount]:
         """Return every group that has a dead-letter topic, by name."""
         names = [topic for topic in await self._topics.names() if topic.startswith(DLQ_PREFIX)]
-        return [await self._count(topic) for topic in sorted(names)]
+        return [await self.count(topic.removeprefix(DLQ_PREFIX)) for topic in sorted(names)]
 
-    async def _count(self, topic: str) -> DeadLetterCount:
+    async def count(self, group: str) -> DeadLetterCount:
+        """Return how many dead letters a group has. NoRouteError: none, and never had any."""
+        topic = DLQ_PREFIX + group
         table = (await self._topics.stats(topic)).offset_table
         sent_again = 0
         for queue, place in table.items():
             committed = await self._offsets.committed(TOOLS_GROUP, queue) or 0
             sent_again += max(0, min(committed, place.max_offset) - place.min_offset)
         return DeadLetterCount(
-            topic.removeprefix(DLQ_PREFIX),
+            group,
             sum(place.max_offset - place.min_offset for place in table.values()),
             sent_again,
             max((place.last_update_timestamp for place in table.values()), default=0),

@@ -6,6 +6,7 @@ from typing import Final
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.context.running_flags import RunningFlags
 from maxq.store.files.executor_jobs import ExecutorJobs
 from maxq.store.retention.trusted_time import TrustedTime
@@ -34,7 +35,8 @@ class StoreContext:
     uses `time`."""
 
     __slots__ = (
-        "clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "root", "time",
+        "clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "progress", "root",
+        "time",
     )  # fmt: skip
 
     def __init__(self, config: MessageStoreConfig, disk: Disk, clock: Clock, identity: StoreIdentity) -> None:
@@ -47,6 +49,7 @@ class StoreContext:
         self.master_address = ""  # of a slave's master, for its refusals
         self.is_leading = False  # of a DLedger group: only then are messages taken
         self.jobs = ExecutorJobs()
+        self.progress: Progress = no_progress  # who is told how far a recovery has come
         self.root = PurePath(config.store_path_root_dir or "store")
 
     @property

@@ -64,6 +64,7 @@ class LogRecovery:
             check_crc=config.check_crc_on_recover and not config.force_verify_prop_crc,
             check_prop_crc=config.force_verify_prop_crc,
             check_sectors=not self._report.clean_exit,
+            progress=self._context.progress,
         )
         scan = scanner.run(first)
         if config.broker_role == "SLAVE":

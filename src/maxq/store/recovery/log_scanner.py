@@ -15,12 +15,14 @@ from dataclasses import field
 
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.recovery.damage import DamagedPlace, DamagedRange
 
 _ROWS = 4096
+_SCANNING = "checking the log"  # for those who are told of progress
 _SECTOR = 512
 _NO_SECTOR = bytes(_SECTOR)
 _PROPERTIES_LENGTH = 2  # bytes between topic and properties
@@ -62,18 +64,27 @@ class LogScanner:
     """Scans the files of a CommitLog once, and finds what in them is damaged."""
 
     def __init__(
-        self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool, check_sectors: bool = False
+        self,
+        commit_log: CommitLog,
+        *,
+        check_crc: bool,
+        check_prop_crc: bool,
+        check_sectors: bool = False,
+        progress: Progress = no_progress,
     ) -> None:
-        """`check_sectors` is set after an unclean exit."""
+        """`check_sectors` is set after an unclean exit; `progress` is told of `run`."""
         self._files: Sequence[MappedFile] = commit_log.files.files
         self._check_crc = check_crc
         self._check_prop_crc = check_prop_crc
         self._check_sectors = check_sectors
+        self._progress = progress
+        self._total = 0  # bytes of the files that are scanned
         self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
 
     def run(self, first: int) -> LogScan:
         """Scan from the start of file number `first` to the end of the log."""
         scan = LogScan(end_offset=self._files[first].file_from_offset)
+        self._total = sum(file.file_size for file in self._files[first:])
         bad: list[DamagedRange] = []  # seen, but no good record behind them yet
         for number in range(first, len(self._files)):
             file = self._files[number]
@@ -89,6 +100,7 @@ class LogScanner:
         if bad:
             scan.end_offset = bad[0].physical_offset
             scan.torn_reason = bad[0].reason
+        self._progress(_SCANNING, self._total, self._total)
         return scan
 
     def _scan_file(self, scan: LogScan, file: MappedFile, bad: list[DamagedRange]) -> tuple[int, int]:
@@ -105,6 +117,7 @@ class LogScanner:
                 check_crc=self._check_crc, check_prop_crc=self._check_prop_crc,
             )  # fmt: skip
             scan.bytes_read += after - position
+            self._progress(_SCANNING, scan.bytes_read, self._total)
             if self._check_sectors:
                 count, after, stop = self._up_to_lost_sector(view, count, after, stop)
             position = after

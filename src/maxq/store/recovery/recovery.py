@@ -31,6 +31,8 @@ from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)
 
+_DISPATCHING = "building queues and index"  # for those who are told of progress
+
 
 class Recovery:
     """Recovers log, queues and index of one store after its start."""
@@ -285,10 +287,14 @@ class Recovery:
                 dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, damage.end_offset)
                 self._keep_place(damage)
                 continue
-            stop = holes[0].physical_offset if holes else end
-            stopped = self._dispatch.advance(dispatcher, min(stop, end))
-            if stopped < min(stop, end):
+            stop = min(holes[0].physical_offset if holes else end, end)
+            file = self._commit_log.file_at(dispatcher.dispatched_offset)
+            if file is not None:  # one after the other, so that progress can be told
+                stop = min(stop, file.end_offset)
+            stopped = self._dispatch.advance(dispatcher, stop)
+            if stopped < stop:
                 dispatcher.dispatched_offset = self._step_over(stopped)
+            self._context.progress(_DISPATCHING, dispatcher.dispatched_offset - begin, end - begin)
 
     def _step_over(self, offset: int) -> int:
         """Replace the bytes at `offset`, which are not a record and lie in a file that was not scanned, by a filler.

@@ -9,6 +9,7 @@ from maxq.errors import MaxQError, StoreError
 from maxq.protocol.json import json_dialect
 from maxq.protocol.message.message import decode_record
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import FILE_NAME as DELETIONS_FILE
 from maxq.store.log.deletions import deleted_names
@@ -18,7 +19,7 @@ from maxq.store.tools.check_ledger import LedgerCheck
 from maxq.store.tools.check_queues import QueueCheck
 from maxq.store.tools.delay_levels import delay_levels_ms
 from maxq.store.tools.expectation import Expectation, expectation_of
-from maxq.store.tools.log_walk import Batch, LogWalk, Progress, no_progress
+from maxq.store.tools.log_walk import Batch, LogWalk
 from maxq.store.tools.message_json import is_deletion, is_filler
 from maxq.store.tools.store_files import Fault, StoreFiles
 

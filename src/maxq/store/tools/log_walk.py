@@ -7,17 +7,15 @@ later one, the range between is damage, and the log goes on behind it.
 
 import struct
 from array import array
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.log import record_cy as rc
 from maxq.store.recovery.log_scanner import find_record
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
-
-#: (what is being read, bytes done, bytes in all)
-Progress = Callable[[str, int, int], None]
 
 _ROWS: Final = 2048
 _PAGE: Final = 64 << 10  # larger than most messages
@@ -32,10 +30,6 @@ REASONS: Final = {
     rc.STOP_BAD_OFFSET: "the record says it belongs to another physical offset",
     rc.STOP_END: "the file ends in a record",
 }
-
-
-def no_progress(_what: str, _done: int, _total: int) -> None:
-    """Ignore progress, for callers that show none."""
 
 
 @dataclass(frozen=True, slots=True)

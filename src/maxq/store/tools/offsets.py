@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from maxq.errors import MaxQError
 from maxq.protocol.json import json_dialect
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.expectation import LMQ_PREFIX, Expectation, expectation_of
-from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, BatchQueueFiles, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 

@@ -11,6 +11,7 @@ from maxq.config.loader import load
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.files.store_inventory import InventoryFile
 from maxq.store.message_store import MessageStore
@@ -20,7 +21,7 @@ from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.delay_levels import delay_levels_ms, delay_levels_text
 from maxq.store.tools.expectation import LMQ_PREFIX
 from maxq.store.tools.index_files import infer_geometry
-from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import MAX_EXT_ADDRESS, ExtFiles, QueueEntry, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
@@ -64,7 +65,12 @@ def config_of(files: StoreFiles) -> MessageStoreConfig:
 
 
 def recover(
-    files: StoreFiles, clock: Clock, *, rebuild: bool = False, config: MessageStoreConfig | None = None
+    files: StoreFiles,
+    clock: Clock,
+    *,
+    rebuild: bool = False,
+    config: MessageStoreConfig | None = None,
+    progress: Progress = no_progress,
 ) -> RecoveryReport:
     """Load the store as a broker does at its start, then close it cleanly.
 
@@ -82,7 +88,7 @@ def recover(
     store = MessageStore(config, disk=files.disk, clock=clock, broker=StoreIdentity())
     for topic in sorted(TopicNames(files).batch):  # a broker tells the store so when it has read topics.json
         store.queues.topic_write_state(topic).has_batch_queues = True
-    report = store.load()
+    report = store.load(progress)
     store.close()
     return report
 
@@ -203,7 +209,7 @@ class Rehearsal:
         """Recover the copy of the store, and compare it with the original."""
         report = self._report
         try:
-            report.recovery = recover(self._copy, self._clock)
+            report.recovery = recover(self._copy, self._clock, progress=self._progress)
         except MaxQError as error:
             report.obstacles.append(str(error))
             return report

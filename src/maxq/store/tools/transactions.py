@@ -16,8 +16,9 @@ from maxq.protocol.message.transaction_view import (
     is_final,
     verdict,
 )
+from maxq.store.context.progress import Progress, no_progress
 from maxq.store.log import record_cy as rc
-from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 
