@@ -87,6 +87,9 @@ def _value(row: Setting) -> str:
 
 
 def _allowed(row: Setting) -> str:
+    if len(row.choices) > 1 and not row.unsupported:
+        names = [f"`{choice}`" if choice else "empty" for choice in row.choices]
+        return " or ".join(names) if len(names) == 2 else "one of " + ", ".join(names)
     return row.allowed.replace("an integer", "integer").replace("a number", "number")
 
 

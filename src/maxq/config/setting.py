@@ -201,7 +201,8 @@ class Setting:
         if self.unsupported:
             return f"only {self.format(self.default) or 'empty'}: {self.unsupported}"
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            names = [choice or "empty" for choice in self.choices]
+            return f"only {names[0]}" if len(names) == 1 else "one of " + ", ".join(names)
         if self.form is not None:
             return self.form.words
         if self.kind is bool:

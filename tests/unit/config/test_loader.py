@@ -38,7 +38,7 @@ def test_values_hold_over_the_bases_they_are_laid_on() -> None:
         ("messageDelayLevel", "1s 5x", "delays such as"),
         ("namesrvAddr", "127.0.0.1", "host:port"),
         ("brokerName", "a b", "at most 127 letters"),
-        ("storeType", "defaultRocksDB", "one of default"),
+        ("storeType", "defaultRocksDB", "only default"),
         ("maxMessageSize", "99999999999999999999999", "an integer from"),
         ("maxMessageSize", "", "an integer from"),
         ("maxMessageSize", "1_000_000", "an integer from"),

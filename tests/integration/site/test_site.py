@@ -1,0 +1,25 @@
+"""The manual's site in a real browser: nothing is cut or missing, on a wide and a narrow window, light and dark."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.site import browser
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site() -> None:
+    if browser.program() is None:
+        pytest.skip(f"no browser: none of {', '.join(browser.PROGRAMS)} on PATH")
+    if importlib.util.find_spec("zensical") is None:
+        pytest.skip("no zensical: `make docs` installs it")
+    subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=browser.ROOT, check=True)
+
+
+@pytest.mark.parametrize("look", browser.LOOKS)
+def test_nothing_is_cut_or_missing(look: str, site: None) -> None:
+    assert browser.faults(look) == []
