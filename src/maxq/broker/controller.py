@@ -695,14 +695,16 @@ class BrokerController:
             self.refresh_name_servers()
             taken_name = asyncio.get_running_loop().create_task(self.registration.refuse_taken_name())
             try:
-                await self._load()
+                with self.store.refusing():
+                    await self._load()
                 await taken_name
             finally:
                 taken_name.cancel()
-            await self.features.load()
-            await self.operations.load()
-            if self.dledger is None:
-                self.log_care.load()
+            with self.store.refusing():
+                await self.features.load()
+                await self.operations.load()
+                if self.dledger is None:
+                    self.log_care.load()
             self._refuse_to_go_on()
             await self._listen()
             await self.role.listen()
@@ -772,6 +774,7 @@ class BrokerController:
             self.table_records.start()
         self.offsets.follow_deletions(self.store.deletions.since, self.store.deletions.newest, self.store.max_offset)
         self.store.set_deletion_listener(self._take_deletion)
+        await run_blocking(self.topics.begin, self._topics_with_messages)
         if role != SLAVE:  # who becomes the master later looks then (RoleService)
             self.store.reader.may_lack_messages |= self.store_owner.was_slave
             self.offsets.not_beyond(self.store.max_offset)
@@ -780,6 +783,17 @@ class BrokerController:
         self.compaction_topics.refresh_all()
         self.failover.acting.loaded()
         self.store.start()
+
+    def _topics_with_messages(self) -> list[str]:
+        """Return the topics of which the store has messages, where no other broker, and no log of a group, tells what
+        topics there are."""
+        store = self.store
+        if self._settings.store.broker_role == SLAVE or self.table_records is not None:
+            return []
+        names = [(name.decode(errors="replace"), state.queues) for name, state in list(store.topics.items())]
+        return [
+            name for name, queues in names if any(store.max_offset(name, queue_id) > 0 for queue_id in list(queues))
+        ]
 
     async def _listen(self) -> None:
         host, port = self._settings.server.bind_address, self._settings.broker.listen_port

@@ -9,6 +9,7 @@ Everything runs on the loop's thread; what blocks leaves it through `run_in_exec
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TypeVarTuple
 
@@ -143,12 +144,17 @@ class MessageStore:
         Raises:
             StoreRefusedError: another process uses the store, or the disk refuses.
         """
-        with refusing(self._context):
+        with self.refusing():
             self._life.lock.take()
 
     def unlock(self) -> None:
         """Release what `lock` took; without effect if that was refused."""
         self._life.lock.release()
+
+    def refusing(self) -> AbstractContextManager[None]:
+        """Return what makes errors of the disk, while files of the store's folder are read at start, a
+        StoreRefusedError that says what to do."""
+        return refusing(self._context)
 
     def load(self, progress: Progress = no_progress) -> RecoveryReport:
         """Lock the folder, find the files and recover. Blocks.

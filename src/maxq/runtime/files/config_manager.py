@@ -27,6 +27,7 @@ class ConfigManager(ABC):
     Attributes:
         MAY_BE_LOST: the broker fills the table again by itself, or only counts in it. A `decode` that fails leaves it
             empty then.
+        is_new: the last `load` found neither the file nor its .bak.
     """
 
     MAY_BE_LOST: ClassVar[bool] = False
@@ -35,6 +36,7 @@ class ConfigManager(ABC):
         self._disk = disk
         self._file = path
         self._backup = path.with_name(path.name + ".bak")
+        self.is_new = False
 
     @abstractmethod
     def encode(self) -> bytes:
@@ -57,12 +59,13 @@ class ConfigManager(ABC):
         """Fill the table from the file or its .bak; leave it empty if there is neither.
 
         Raises:
-            StoreRefusedError: one of them is there, and none can be read.
+            StoreRefusedError: one of them is there, and none can be read; or the disk does not let this user read one.
         """
         problem = self._take(self._file)
         if problem is None:
             return
         backup_problem = self._take(self._backup)
+        self.is_new = problem == backup_problem == ""
         if backup_problem is None:
             if problem:
                 log.error("%s %s: it is put aside as .broken, %s was read", self._file, problem, self._backup.name)
@@ -82,6 +85,13 @@ class ConfigManager(ABC):
             data = self._disk.read(path)
         except FileNotFoundError:
             return ""
+        except OSError as error:
+            if self.MAY_BE_LOST:
+                return f"is not readable ({error.strerror})"
+            raise StoreRefusedError(
+                f"{path} cannot be read: {error.strerror}. Give this user permission to read and write it, or restore "
+                "it from a copy."
+            ) from error
         if not data.strip(b" \t\r\n\0"):
             return "is empty"
         try:

@@ -202,8 +202,8 @@ def refusing(context: StoreContext) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise StoreRefusedError(
-            f"the store {context.root} cannot be written: {error}. Give this user write permission, or set "
-            "storePathRootDir."
+            f"a file of the store {context.root} cannot be read or written: {error}. Give this user permission to read "
+            "and write it, or set storePathRootDir."
         ) from error
     except OSError as error:
         raise StoreRefusedError(

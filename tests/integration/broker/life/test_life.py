@@ -170,6 +170,44 @@ async def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(
     assert {path: path.read_bytes() for path in config.iterdir()} == before
 
 
+async def test_a_store_whose_table_of_topics_is_lost_is_refused(start_broker: Start) -> None:
+    """Its messages would be there, and nobody could read them; slaves would forget the topics, too."""
+    broker = await start_broker()
+    await broker.send("T", b"x")
+    await broker.controller.shutdown()
+    config = broker.folder / "config"
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).unlink(missing_ok=True)
+    advice = (
+        r"topics.json and topics.json.bak are missing, but .* messages of 1 topics \(T\).*write {} into topics.json"
+    )
+    with pytest.raises(StoreRefusedError, match=advice):
+        await controller_of(broker.folder).start()
+    assert not (config / "topics.json").exists()
+    (config / "topics.json").write_text("{}")
+    without = controller_of(broker.folder)
+    await without.start()
+    await without.shutdown()
+
+
+async def test_a_new_store_has_its_table_of_topics_from_the_start(start_broker: Start) -> None:
+    """A message may be in the log before its topic is in the file, when the power goes."""
+    broker = await start_broker()
+    assert (broker.folder / "config" / "topics.json").exists()
+
+
+@pytest.mark.parametrize("name", ["topics.json", "timercheck", "consumerOrderInfo.json"])
+async def test_a_file_that_cannot_be_read_is_named_with_what_to_do(start_broker: Start, name: str) -> None:
+    broker = await start_broker()
+    await broker.send("T", b"x")
+    await broker.controller.shutdown()
+    file = broker.folder / "config" / name
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    with pytest.raises(StoreRefusedError, match=f"{name}.*(Give this user|Mount it|or set storePathRootDir)"):
+        await controller_of(broker.folder).start()
+
+
 class GuardedDisk(SystemDisk):
     """Notes which tables were read or written while nobody held the store's lock.
 

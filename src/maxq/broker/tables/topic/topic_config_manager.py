@@ -15,6 +15,7 @@ from maxq.broker.tables.persistent_manager import PersistentManager, next_versio
 from maxq.broker.tables.row_json import RowJson
 from maxq.broker.tables.topic import topic_validator as names
 from maxq.config.settings import BrokerSettings
+from maxq.errors import StoreRefusedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
 from maxq.runtime.interfaces import Clock, Disk
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "topics.json"
 SCHEDULE_QUEUE_NUMS: Final = 18  # one for each delay level
 BENCHMARK_QUEUE_NUMS: Final = 1024
+_NAMED: Final = 10  # topics that an error names
 
 #: Called on the loop after the table and its version changed, with the new or changed topics and the deleted names.
 TopicChangeListener = Callable[[list[TopicConfig], list[str]], None]
@@ -66,6 +68,31 @@ class TopicConfigManager(PersistentManager):
     def add_change_listener(self, listener: TopicChangeListener) -> None:
         """Add a change listener. It is not called for `load` and `create_system_topics`: read the table after them."""
         self._listeners.append(listener)
+
+    def begin(self, topics_with_messages: Callable[[], Iterable[str]]) -> None:
+        """Write the file of a new store, so that a later start knows that it is lost if it is not there. Blocks. Call
+        it after `load`.
+
+        Args:
+            topics_with_messages: returns those of which the store has messages; none where this table is copied from
+                another broker, or is in the log.
+
+        Raises:
+            StoreRefusedError: the file is lost: some of them are no topics that this broker makes by itself.
+            OSError: the disk refuses.
+        """
+        if not self.is_new:
+            return
+        there = topics_with_messages()
+        lost = sorted(topic for topic in there if not (self.is_system_topic(topic) or names.is_lmq(topic)))
+        if lost:
+            shown = ", ".join(lost[:_NAMED]) + (", …" if len(lost) > _NAMED else "")
+            raise StoreRefusedError(
+                f"{self._file} and {self._backup.name} are missing, but the store has messages of {len(lost)} topics "
+                f"({shown}), which nobody could read. Restore one of the two files from a copy or from another broker "
+                f"of the group; to begin without topics, write {{}} into {self._file.name}."
+            )
+        self.persist()
 
     # --- look up ------------------------------------------------------------------------------------------------------
 
