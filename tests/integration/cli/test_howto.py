@@ -1,6 +1,7 @@
 """The how-to pages lead where they say, step by step."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,3 +38,38 @@ def test_the_page_of_tls_ends_with_clients_that_check_the_server(tmp_path: Path)
         untrusting = Producer("howto", server.namesrv_address, use_tls=True, send_msg_timeout=500)
         with pytest.raises(MaxQError, match="refused by TLS: unable to get local issuer"), untrusting as producer:
             producer.send(Message("Howto", b"to a stranger"))
+
+
+def test_the_page_of_access_control_ends_with_a_user_who_may_do_what_its_policies_say(tmp_path: Path) -> None:
+    page = (HOWTO / "access-control.md").read_text().replace("…", "secret").replace(" -i 10.0.0.0/8", "")
+    switched_on = re.search(r"^ +```properties\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    made = re.search(r"## Make users and policies\n(.*?)\n\* Resources", page, re.DOTALL)
+    assert switched_on and made
+    settings = dict(line.strip().split("=", 1) for line in switched_on[1].splitlines())
+    outcomes = []
+    with StandaloneProcess(settings) as server:  # name server and broker have one table of users
+        for text, command in re.findall(r"^ {4}(?:echo (\w+) \| )?maxq (.*)$", made[1], re.MULTILINE):
+            if "NAMESRV" in command:
+                continue
+            user = "root" if command.startswith("admin") else "alice"
+            words = shlex.split(command.replace("BROKER:10911", server.broker_address))
+            words += ["--access-key", user, "--secret-key", "secret"]
+            done = maxq(*words, text=f"{text}\n", namesrv=server.namesrv_address, cwd=tmp_path)
+            outcomes.append((" ".join(words[:2]), done.code, "(code 16)" in done.err))
+    assert outcomes == [
+        ("admin createUser", 0, False),
+        ("admin createAcl", 0, False),
+        ("admin updateTopic", 0, False),
+        ("produce orders-1", 0, False),
+        ("consume orders-1", 0, False),
+        ("produce secrets", 1, True),
+    ]
+
+
+def test_the_page_of_filters_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (HOWTO / "filter.md").read_text()
+    found = re.search(r"```python\n(.*?)```\n\nIt prints:\n\n((?: {4}[^\n]*\n)+)", page, re.DOTALL)
+    assert found is not None
+    with StandaloneProcess({"enablePropertyFilter": "true"}) as server:
+        exec(compile(found[1].replace("127.0.0.1:9876", server.namesrv_address), "filter.md", "exec"), {})
+    assert capsys.readouterr().out.split() == found[2].split()

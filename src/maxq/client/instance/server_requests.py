@@ -7,6 +7,7 @@ import logging
 from typing import Protocol, runtime_checkable
 
 from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.stacks import stacks
 from maxq.client.namespace import unwrap
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -92,7 +93,10 @@ class ServerRequests:
         consumer = self._consumer(request.ext.get("consumerGroup", ""))
         if consumer is None:
             return self._not_here(request)
-        return request.reply(body=consumer.running_info().encode())
+        info = consumer.running_info()
+        if request.ext.get("jstackEnable") == "true":
+            info.jstack = stacks()
+        return request.reply(body=info.encode())
 
     async def _consume_directly(self, connection: object, request: RemotingCommand) -> RemotingCommand:
         consumer = self._instance.consumer(request.ext.get("consumerGroup", ""))
