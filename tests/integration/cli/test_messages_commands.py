@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from maxq.standalone import Standalone
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
@@ -183,3 +184,27 @@ def test_commands_speak_tls_and_check_who_answers(tmp_path: Path) -> None:
         assert "the server's certificate is refused by TLS" in refused.err and "--tls FILE" in refused.err
         missing = maxq("admin", "clusterList", "--tls", "nowhere.pem", namesrv=namesrv)
         assert missing.code == 2 and "trusted certificates nowhere.pem cannot be used" in missing.err
+
+
+def test_a_group_that_the_user_may_not_read_ends_the_command_with_the_reason() -> None:
+    root = json.dumps({"username": "root", "password": "root-secret"})
+    inner = json.dumps({"accessKey": "root", "secretKey": "root-secret"})
+    settings = {
+        "authenticationEnabled": "true", "authorizationEnabled": "true", "initAuthenticationUser": root,
+        "innerClientAuthenticationCredentials": inner,
+    }  # fmt: skip
+    by_root = ("--access-key", "root", "--secret-key", "root-secret")
+    by_alice = ("--access-key", "alice", "--secret-key", "alice-secret")
+    with Standalone(settings=settings) as server:
+        address = server.namesrv_address
+        for words in (
+            ("createUser", "-u", "alice", "-p", "alice-secret"),
+            ("createAcl", "-s", "User:alice", "-r", "Topic:Orders,Group:mine", "-a", "Pub,Sub", "-d", "Allow"),
+        ):
+            assert maxq("admin", *words, "-b", server.broker_address, *by_root).code == 0, words
+        assert maxq("produce", "Orders", *by_root, text="line\n", namesrv=address).code == 0
+        for more in ((), ("--pop",)):
+            refused = maxq("consume", "Orders", "--group", "other", "--idle", "30", *more, *by_alice, namesrv=address)
+            assert refused.code == 1, more
+            assert "alice" in refused.err and "other" in refused.err
+        assert maxq("consume", "Orders", "--group", "mine", "--max", "1", *by_alice, namesrv=address).out == "line\n"

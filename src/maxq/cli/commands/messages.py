@@ -33,7 +33,8 @@ from maxq.client.message_feed import MessageFeed
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.client.validators import check_consumer_group
-from maxq.errors import ClientError, ConfigError, MaxQError
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
 from maxq.machine import system_environment
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.message import Message, MessageExt
@@ -332,6 +333,7 @@ async def _consume(
     consumer = LitePullConsumer(config, system_environment(config.namesrv_addr))
     await consumer.subscribe(topic, expression)
     async with consumer:
+        await _check_group(consumer, topic)
         await _start_where_wanted(consumer, config)
         out: LineWriter[_Place] = LineWriter()
         printed, quiet_since = 0, time.monotonic()
@@ -360,6 +362,19 @@ async def _check_topic(config: ClientConfig, topic: str) -> None:
     """Refuse a topic that no name server knows, instead of waiting for it."""
     async with Admin(config, system_environment(config.namesrv_addr)) as admin, near_names(admin, [topic]):
         await admin.topics.route(topic)
+
+
+async def _check_group(consumer: LitePullConsumer, topic: str) -> None:
+    """Refuse a group that this user may not read, instead of having every pull refused. A broker that does not answer
+    now is waited for."""
+    try:
+        for queue in (await consumer.fetch_message_queues(topic))[:1]:
+            await consumer.committed(queue)
+    except BrokerError as error:
+        if error.code == ResponseCode.NO_PERMISSION:
+            raise
+    except MaxQError:
+        pass
 
 
 async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:

@@ -222,6 +222,8 @@ class DeadLetterCalls(Part[DeadLetterAdmin]):
     """Lists dead letters and sends them again; the attribute `dead_letters` of an Admin."""
     def groups(self) -> list[DeadLetterCount]:
         """Return every group that has a dead-letter topic, by name."""
+    def count(self, group: str) -> DeadLetterCount:
+        """Return how many dead letters a group has. NoRouteError: none, and never had any."""
     def scan(self, group: str, selection: DeadLetterSelection) -> Iterator[MessageExt]:
         """Yield a group's dead letters, queue after queue, from the first one on.
 

@@ -129,7 +129,8 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
 
         Raises:
             ClientError: nothing is subscribed, or no broker of it is known.
-            RemotingError, BrokerError: no broker could be asked; what the last one said.
+            BrokerError: every broker says that this user may not read the topic or the group (code 16).
+            RemotingError, BrokerError: with a `wait_ms` of 0: no broker could be asked; what the last one said.
         """
     def ack(self, message: MessageExt) -> None:
         """Acknowledge a message, so that it is not delivered again.

@@ -23,6 +23,7 @@ from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.namespace import wrap
 from maxq.client.results.pop_result import PopStatus
 from maxq.client.validators import check_topic
+from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, ClientError, RemotingError
 from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
@@ -132,7 +133,8 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
         Raises:
             ClientError: nothing is subscribed, or no broker of it is known.
-            RemotingError, BrokerError: no broker could be asked; what the last one said.
+            BrokerError: every broker says that this user may not read the topic or the group (code 16).
+            RemotingError, BrokerError: with a `wait_ms` of 0: no broker could be asked; what the last one said.
         """
         self._running()
         check_number("max_messages", max_messages, low=1, high=MAX_MESSAGES)
@@ -143,12 +145,12 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         wait = config.await_duration if wait_ms is None else wait_ms
         deadline_ms = self._clock.monotonic_ms() + wait
         places = await self._places()
-        if len(places) > 1 and (found := await self._round(places, max_messages, invisible, 0)):
+        if len(places) > 1 and (found := await self._round(places, places, max_messages, invisible, 0)):
             return found
         while True:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             slice_ms = left_ms if len(places) == 1 else min(left_ms, _SLICE_MS)
-            found = await self._round(places[:1], max_messages, invisible, max(0, slice_ms))
+            found = await self._round(places[:1], places, max_messages, invisible, max(0, slice_ms))
             if found or self._clock.monotonic_ms() >= deadline_ms:
                 return found
             places = await self._places()
@@ -178,10 +180,11 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         return places[first:] + places[:first]
 
     async def _round(
-        self, places: Sequence[Place], max_messages: int, invisible_ms: int, wait_ms: int
+        self, places: Sequence[Place], all_places: Sequence[Place], max_messages: int, invisible_ms: int, wait_ms: int
     ) -> list[MessageExt]:
-        """Pop from the places in turn, and return what the first one that has messages gives."""
+        """Pop from some of all places in turn, and return what the first one that has messages gives."""
         failure: Exception | None = None
+        denied = 0
         is_full = False
         begin = self._config.consume_from_where
         for queue, subscription in places:
@@ -198,12 +201,13 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
                 self._running()  # else the connection was closed by the shutdown
                 log.warning("%s could not be asked for messages of %s: %s", queue.broker_name, queue.topic, error)
                 failure = error
+                denied += isinstance(error, BrokerError) and error.code == ResponseCode.NO_PERMISSION
                 continue
             if result.messages:
                 return result.messages
             failure = None
             is_full = result.status is PopStatus.POLLING_FULL
-        if failure is not None and len(places) == 1 and wait_ms <= 0:
+        if failure is not None and ((len(places) == 1 and wait_ms <= 0) or denied == len(all_places)):
             raise failure
         if (failure is not None or is_full) and len(places) == 1:
             await self._pops.pause(places[0][0], min(_PAUSE_MS, wait_ms))  # the broker does not hold the request
