@@ -427,9 +427,15 @@ SCHEMAS: Final[dict[str, Schema]] = {
         equal=WHOLE, repaired=WHOLE,
     ),
     "sql": array(OBJECT),
-    "pipeline archive run": record(messages=WHOLE, files=WHOLE, bytes=WHOLE),
+    "pipeline archive run": record(
+        messages=WHOLE, files=WHOLE, bytes=WHOLE, removed=maybe(TEXTS), ranges=maybe(mapping(array(array(WHOLE)))),
+    ),
     "pipeline archive verify": record(
-        ok=SWITCH, files=WHOLE, messages=WHOLE, findings=array(OBJECT), removed=maybe(WHOLE),
+        ok=SWITCH, files=WHOLE, messages=WHOLE, removed=maybe(WHOLE),
+        findings=rows(
+            kind=TEXT, fault=SWITCH, topic=nullable(TEXT), brokerName=nullable(TEXT), queueId=nullable(WHOLE),
+            firstOffset=nullable(WHOLE), lastOffset=nullable(WHOLE), file=nullable(TEXT), detail=TEXT,
+        ),
         queues=rows(queue=TEXT, messages=WHOLE, ranges=array(array(WHOLE)), broker=nullable(array(WHOLE))),
     ),
     "pipeline archive compact": record(filesBefore=WHOLE, filesAfter=WHOLE, messages=WHOLE),
@@ -444,7 +450,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "pipeline rebuild": record(
         folder=TEXT, logStart=WHOLE, logEnd=WHOLE, records=WHOLE, queues=WHOLE, units=WHOLE, batchUnits=WHOLE,
-        indexEntries=WHOLE, indexFiles=WHOLE, keptQueues=WHOLE, tornTail=ANY, lostMessages=WHOLE,
+        indexEntries=WHOLE, indexFiles=TEXTS, keptQueues=WHOLE, tornTail=TEXT, lostMessages=WHOLE,
     ),
     "pipeline replay": {
         "anyOf": [record(sent=WHOLE, pieces=WHOLE, sentBefore=WHOLE), record(messages=WHOLE, rows=array(OBJECT))]

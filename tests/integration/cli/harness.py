@@ -32,24 +32,41 @@ class Outcome:
     err: str
 
 
-def maxq(*arguments: str, text: str = "", namesrv: str = "", cwd: Path | None = None) -> Outcome:
-    """Run `maxq …` to its end, in a process of its own; `namesrv` goes into NAMESRV_ADDR.
+def maxq(
+    *arguments: str,
+    text: str = "",
+    namesrv: str = "",
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Run `maxq …` to its end, in a process of its own; `namesrv` goes into NAMESRV_ADDR, unless the whole
+    `environment` is given.
 
     The process is forked from one that has loaded the commands, which is four fifths of what most of them do; how they
     start without that, `maxq_cold` and tests/unit/cli/test_cold_start.py show.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        code = run_forked(arguments, out.fileno(), err.fileno(), text=text, namesrv=namesrv, cwd=cwd)
+        code = run_forked(
+            arguments, out.fileno(), err.fileno(), text=text, namesrv=namesrv, cwd=cwd, environment=environment
+        )
         assert code >= 0, f"maxq {' '.join(arguments)}: killed by signal {-code}"
         return Outcome(code, _content(out), _content(err))
 
 
 def run_forked(
-    arguments: Sequence[str], out: int, err: int, *, text: str = "", namesrv: str = "", cwd: Path | None = None
+    arguments: Sequence[str],
+    out: int,
+    err: int,
+    *,
+    text: str = "",
+    namesrv: str = "",
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> int:
     """The same with the given streams; returns how the process ended, as subprocess does."""
     read_end, write_end = os.pipe()
-    process = forked(arguments, (read_end, out, err), _environment(namesrv), cwd)
+    own = _environment(namesrv) if environment is None else environment
+    process = forked(arguments, (read_end, out, err), own, cwd)
     os.close(read_end)
     writer = threading.Thread(target=_write, args=(write_end, text.encode()))
     writer.start()

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from maxq.cli.json_schemas import LINES, schema_of
+from maxq.cli.json_schemas import LINES
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.every_command import ENDING, Surroundings, command_of, input_of, takes_json
 from tests.integration.cli.harness import maxq
+from tests.json_output import check_output
 
 #: Other forms of the same commands.
 _MORE = """
@@ -46,21 +45,4 @@ def test_a_real_output_is_as_its_schema_says(line: str, around: Surroundings, na
     assert done.code == 0, done
     values = [json.loads(text) for text in done.out.splitlines()] if command in LINES else [json.loads(done.out)]
     for value in values:
-        check(command, value)
-
-
-def check(command: str, value: Any) -> None:
-    """Raise an error if the value is not as the schema says, or has members that the schema does not know."""
-    errors = list(Draft202012Validator(_closed(schema_of(command))).iter_errors(value))
-    assert not errors, "\n".join(f"{command}: {error.json_path}: {error.message:.300}" for error in errors)
-
-
-def _closed(schema: Any) -> Any:
-    """The schema without its tolerance of members that later releases add."""
-    if isinstance(schema, list):
-        return [_closed(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {name: _closed(value) for name, value in schema.items()}
-    is_open = "properties" in closed and "additionalProperties" not in closed
-    return {**closed, "additionalProperties": False} if is_open else closed
+        check_output(command, value)

@@ -50,6 +50,7 @@ LATEST: Final = -1
 INCARNATION: Final = "incarnation"
 FIRST: Final = "first:"  # before a queue id
 
+_NAMESRV_PORT: Final = 9876  # of a name server whose address has none
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _DEFAULT_FETCH_BYTES: Final = 4 << 20
 
@@ -76,7 +77,8 @@ class ConnectionOptions:
     def parse(cls, values: OptionValues) -> "ConnectionOptions":
         """Parse the options of the connection. Raises ConfigError."""
         namesrv = values.required("rocketmq.namesrv", "host:port of the name servers, separated by ';'")
-        addresses = [part.strip().removeprefix("http://") for part in re.split("[;,]", namesrv) if part.strip()]
+        given = [part.strip().removeprefix("http://") for part in re.split("[;,]", namesrv) if part.strip()]
+        addresses = [f"{one}:{_NAMESRV_PORT}" if ":" not in one or one.endswith("]") else one for one in given]
         for address in addresses:
             host, _, port = address.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:

@@ -19,6 +19,14 @@ def stream(**given: str) -> ReadOptions:
     return ReadOptions.parse(BASE | given, streaming=True)
 
 
+@pytest.mark.parametrize(
+    ("given", "addresses"), [("a", "a:9876"), ("a:1; b,[::1]", "a:1;b:9876;[::1]:9876"), ("[::1]:2", "[::1]:2")]
+)
+def test_a_name_server_without_a_port_has_the_usual_one(given: str, addresses: str) -> None:
+    options = ReadOptions.parse({"rocketmq.namesrv": given, "subscribe": "T"}, streaming=False)
+    assert options.connection.namesrv == addresses
+
+
 def test_defaults_of_batch_and_stream() -> None:
     assert (batch().starting, batch().ending) == (Position("earliest"), Position("latest"))
     assert stream().starting == Position("latest")
@@ -90,7 +98,7 @@ def test_tls_and_acl_options() -> None:
         ({"assign": "{}"}, "exactly one of the options subscribe, subscribePattern, assign .* subscribe and assign"),
         ({"subscribe": "a b"}, "option subscribe is 'a b'"),
         ({"subscribe": ""}, "none is there"),
-        ({"rocketmq.namesrv": "host"}, "rocketmq.namesrv is 'host'; it must be host:port"),
+        ({"rocketmq.namesrv": "host:"}, "rocketmq.namesrv is 'host:'; it must be host:port"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it must be one of true, false"),
         ({"minPartitions": "0"}, "minPartitions is '0'; it must be an integer from 1"),
         ({"startingOffsets": "first"}, "startingOffsets is 'first'; it must be earliest, latest, or JSON"),
