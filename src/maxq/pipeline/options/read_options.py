@@ -77,8 +77,8 @@ class ConnectionOptions:
     def parse(cls, values: OptionValues) -> "ConnectionOptions":
         """Parse the options of the connection. Raises ConfigError."""
         namesrv = values.required("rocketmq.namesrv", "host:port of the name servers, separated by ';'")
-        given = [part.strip().removeprefix("http://") for part in re.split("[;,]", namesrv) if part.strip()]
-        addresses = [f"{one}:{_NAMESRV_PORT}" if ":" not in one or one.endswith("]") else one for one in given]
+        named = [part.strip().removeprefix("http://") for part in re.split("[;,]", namesrv) if part.strip()]
+        addresses = [f"{one}:{_NAMESRV_PORT}" if ":" not in one or one.endswith("]") else one for one in named]
         for address in addresses:
             host, _, port = address.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:
