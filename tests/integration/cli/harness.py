@@ -93,6 +93,29 @@ def forked(
     return process
 
 
+def at_a_terminal(words: Sequence[str], text: str, namesrv: str) -> tuple[int, str]:
+    """Standard output and error are a terminal; what it showed."""
+    ours, theirs = os.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while data := os.read(ours, 64 * 1024):
+                shown.append(data)
+        except OSError:  # nobody has the other end any more
+            return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        code = run_forked(words, theirs, theirs, text=text, namesrv=namesrv)
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    return code, b"".join(shown).decode()
+
+
 def maxq_cold(*arguments: str, namesrv: str = "") -> Outcome:
     """The same as a new Python, which loads what it needs."""
     command = [sys.executable, "-m", "maxq", *arguments]

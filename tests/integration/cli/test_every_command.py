@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +28,7 @@ from tests.integration.cli.every_command import (
     input_of,
     takes_json,
 )
-from tests.integration.cli.harness import forked, maxq, run_forked
+from tests.integration.cli.harness import at_a_terminal, forked, maxq, run_forked
 
 _QUICK = ("standalone", "namesrv", "broker", "tail", "consume", "admin")
 LINES = [(line, code) for table, code in ((ENDING, 0), (REFUSED, 1)) for line in table.split("\n") if line]
@@ -50,7 +49,7 @@ def test_the_tables_have_every_command() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("line", "code"), LINES, ids=[line for line, _ in LINES])
-def test_a_command_in_a_pipe_without_a_reader_and_at_a_terminal(
+def test_a_command_in_a_pipe_without_a_reader_andat_a_terminal(
     line: str, code: int, around: Surroundings, namesrv: str
 ) -> None:
     more = ["--json"] if takes_json(command_of(line)) and not line.startswith("produce") else []
@@ -65,7 +64,7 @@ def test_a_command_in_a_pipe_without_a_reader_and_at_a_terminal(
     unread_code, err = _without_reader(around.words(line), input_of(line), namesrv)
     assert unread_code == (ExitCode.READER_GONE if _prints(line, code) else piped.code)
     assert err == "" if unread_code == ExitCode.READER_GONE else "Traceback" not in err
-    shown_code, shown = _at_a_terminal(around.words(line), input_of(line), namesrv)
+    shown_code, shown = at_a_terminal(around.words(line), input_of(line), namesrv)
     assert (shown_code, "Traceback" in shown) == (piped.code, False), shown
     is_json = line.startswith(("admin topicRoute", "admin allocateMQ", "schema"))  # mqadmin's two print it, too
     assert is_json or not shown.startswith(("{", "[{")), "people read no JSON"
@@ -134,26 +133,3 @@ def _without_reader(words: list[str], text: str, namesrv: str) -> tuple[int, str
             os.close(write_end)
         err.seek(0)
         return code, err.read().decode()
-
-
-def _at_a_terminal(words: list[str], text: str, namesrv: str) -> tuple[int, str]:
-    """Standard output and error are a terminal; what it showed."""
-    ours, theirs = os.openpty()
-    shown: list[bytes] = []
-
-    def read() -> None:
-        try:
-            while data := os.read(ours, 64 * 1024):
-                shown.append(data)
-        except OSError:  # nobody has the other end any more
-            return
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        code = run_forked(words, theirs, theirs, text=text, namesrv=namesrv)
-    finally:
-        os.close(theirs)
-        reader.join()
-        os.close(ours)
-    return code, b"".join(shown).decode()

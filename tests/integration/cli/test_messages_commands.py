@@ -13,7 +13,7 @@ import trustme
 
 from maxq.standalone import Standalone
 from maxq.testing.server_process import StandaloneProcess
-from tests.integration.cli.harness import maxq
+from tests.integration.cli.harness import at_a_terminal, maxq
 
 
 def lines(count: int) -> str:
@@ -159,6 +159,13 @@ def test_tail_prints_what_comes_from_now_on(namesrv: str) -> None:
         maxq("produce", "Tail", text="after\n", namesrv=namesrv)
         assert running.stdout.readline() == b"after\n"
         assert running.wait(20) == 0
+
+
+def test_a_file_that_is_sent_shows_how_much_of_it_was_acknowledged(namesrv: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text(lines(2500))
+    code, shown = at_a_terminal(["produce", "Bar", "--file", str(file)], "", namesrv)
+    assert code == 0 and "sending" in shown and "2,000 messages" in shown and "2500 messages sent to Bar" in shown
 
 
 def test_commands_speak_tls_and_check_who_answers(tmp_path: Path) -> None:

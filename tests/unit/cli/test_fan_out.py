@@ -15,7 +15,7 @@ from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.groups import update_sub_group
 from maxq.cli.admin.topics import update_topic
 from maxq.cli.terminal.confirm import confirm
-from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.progress import progress_bar, tracked
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ConfigError, RemotingTimeoutError
@@ -159,6 +159,14 @@ def test_the_question_names_what_it_is_about(monkeypatch: pytest.MonkeyPatch) ->
     run = callback(app)
     run(**given(run, topic="T", yes=True))
     assert asked == [("Delete topic T?", True)]
+
+
+def test_a_bar_tells_in_words_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    for total in (1000, None):
+        with progress_bar("sending", total) as tell:
+            tell(500, "5 messages")
+        assert "sending" in shown.getvalue() and "5 messages" in shown.getvalue()
 
 
 def test_progress_is_shown_only_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
