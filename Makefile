@@ -76,9 +76,11 @@ pytest: setup
 	@# Six processes on two cores: many tests wait, for clocks, disks and each other.
 	$(SIDE_BY_SIDE) --processes 6 -m 'not interop and not slow' tests
 
-lint: setup ## ruff and the import contracts
+lint: setup ## ruff, the import contracts, spelling, and the style of the pages
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md benches changes deploy docs examples src wheels .github
+	$(BIN)/python -m tests.prose
 
 types: setup ## mypy --strict
 	$(BIN)/mypy
