@@ -23,6 +23,7 @@ if cython.compiled:
     from cython.cimports.maxq.protocol.message import record_layout as rl
     from cython.cimports.maxq.protocol.message.received_cy import PulledRecords
     from cython.cimports.maxq.runtime.buffers import find_byte, i16, i32, i64, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.prefetch import prefetch
 else:
     from maxq.protocol.message import record_layout as rl
     from maxq.protocol.message.received_cy import PulledRecords
@@ -32,6 +33,7 @@ from maxq.arrow.schemas import MESSAGE_COLUMNS, arrow_schema, base_column
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import inflated
 from maxq.protocol.message.message_id import host_text
+from maxq.runtime.reused_memory import ReusedMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,13 +41,18 @@ if TYPE_CHECKING:
 
 
 _PART = cython.declare(cython.Py_ssize_t, 20)  # numbers of a row, as record_cy.scan leaves them
+_BLOCK = cython.declare(cython.Py_ssize_t, 128)  # rows that are added at once, a column at a time
 _COMPRESSED = cython.declare(cython.int, 0x1)
 _MOST_MS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)  # of a timestamp, which has microseconds
 _MOST_BYTES = cython.declare(cython.longlong, (1 << 31) - 1)  # of a column in one batch
+_AHEAD = cython.declare(cython.Py_ssize_t, 256)  # bytes of the next record that are fetched while one is read
 _FEW_PAIRS = cython.declare(cython.Py_ssize_t, 32)  # of which each name is compared with each; more are hashed
 _MOST_HOSTS = 10_000
 _HEX = cython.declare(bytes, b"0123456789ABCDEF")
 _WIDE = frozenset(("queueOffset", "physicalOffset", "preparedTransactionOffset", "bornTimestamp", "storeTimestamp"))  # type: frozenset[str]
+_NEXT_BLOCK = cython.declare(cython.Py_ssize_t, 256 << 10)  # where a batch needs more than was expected
+_TEXTS = frozenset(("topic", "brokerName", "msgId", "bornHost", "storeHost", "tags", "uniqKey"))  # type: frozenset[str]
+_NUMBERS = _WIDE | {"queueId", "sysFlag", "flag", "reconsumeTimes", "bodyCrc"}  # type: frozenset[str]
 _PAIR_FIELDS = (pa.field("key", pa.string()), pa.field("value", pa.binary()))
 
 
@@ -55,6 +62,66 @@ def _start(view: cython.const[cython.uchar][::1]) -> cython.p_uchar:
     if not cython.compiled:
         return memoryview(view)
     return cython.cast(cython.p_uchar, cython.address(view[0])) if len(view) else cython.NULL
+
+
+class ColumnMemory:
+    """Memory for batches that are made one after the other, of one consumer say: what held the columns of one holds
+    those of a later one, when nobody refers to them any more.
+
+    Attributes:
+        blocks: where memory comes from.
+        sizes: values and bytes a row that a column of texts had in the last batch, by its name.
+    """
+
+    def __init__(
+        self,
+        most_bytes=48 << 20,  # type: int
+    ):
+        self.blocks = ReusedMemory(most_bytes)
+        self.sizes = {}  # type: dict[str, tuple[float, float]]
+
+
+@cython.final
+@cython.cclass
+class _Arena:
+    """Memory for the buffers of one batch, piece by piece from blocks.
+
+    Args:
+        size: so many bytes will be taken, about.
+    """
+
+    _blocks = cython.declare(object)
+    _least = cython.declare(cython.Py_ssize_t)  # of a block
+    _whole = cython.declare(object)  # the block, as Arrow has it, which keeps it where it is
+    _data = cython.declare(cython.p_uchar)
+    _at = cython.declare(cython.Py_ssize_t)
+    _room = cython.declare(cython.Py_ssize_t)
+    _taken = cython.declare(cython.p_uchar)  # what `_take` returned last
+
+    def __init__(self, blocks, size: cython.Py_ssize_t):
+        self._blocks = blocks
+        self._least = size
+        self._whole = None
+        self._at = self._room = 0
+
+    @cython.cfunc
+    def _take(self, size: cython.Py_ssize_t):
+        """Return a buffer of so many bytes with anything in it."""
+        at: cython.Py_ssize_t
+        whole: cython.Py_ssize_t = (size + 63) & ~63
+        if whole > self._room - self._at:
+            block: bytearray = self._blocks.take(max(whole, self._least))
+            self._whole = pa.py_buffer(block)
+            self._data = _start(block)
+            self._at, self._room = 0, len(block)
+            self._least = _NEXT_BLOCK
+        at = self._at
+        self._at += whole
+        if cython.compiled:
+            self._taken = self._data + at
+        else:
+            self._taken = self._data[at : at + size]
+        return self._whole.slice(at, size)
 
 
 @cython.final
@@ -68,16 +135,15 @@ class _Numbers:
     _narrow = cython.declare(cython.p_int)
     _broad = cython.declare(cython.p_longlong)
 
-    def __init__(self, rows: cython.Py_ssize_t, is_wide: cython.bint):
-        self._buffer = pa.allocate_buffer(max(rows, 1) * (8 if is_wide else 4))
+    def __init__(self, arena: _Arena, rows: cython.Py_ssize_t, is_wide: cython.bint):
+        self._buffer = arena._take(max(rows, 1) * (8 if is_wide else 4))
         self._count = 0
         self._is_wide = is_wide
-        view: object = memoryview(self._buffer).cast("B")
         if cython.compiled:
-            self._narrow = cython.cast(cython.p_int, _start(view))
-            self._broad = cython.cast(cython.p_longlong, _start(view))
+            self._narrow = cython.cast(cython.p_int, arena._taken)
+            self._broad = cython.cast(cython.p_longlong, arena._taken)
         else:
-            self._narrow = self._broad = view.cast("q" if is_wide else "i")
+            self._narrow = self._broad = arena._taken.cast("q" if is_wide else "i")
 
     @cython.cfunc
     @cython.inline
@@ -88,6 +154,29 @@ class _Numbers:
         else:
             self._narrow[self._count] = value
         self._count += 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _put_column(self, part: cython.p_longlong, at: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.void:
+        """Put part[at], and what is in its place in the rows behind."""
+        i: cython.Py_ssize_t
+        to: cython.Py_ssize_t = self._count
+        if self._is_wide:
+            for i in range(count):
+                self._broad[to + i] = part[at + i * _PART]
+        else:
+            for i in range(count):
+                self._narrow[to + i] = part[at + i * _PART]
+        self._count += count
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _put_times(self, part: cython.p_longlong, at: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.void:
+        """Put times that are milliseconds as microseconds."""
+        i: cython.Py_ssize_t
+        for i in range(count):
+            self._broad[self._count + i] = _microseconds(part[at + i * _PART])
+        self._count += count
 
     @cython.cfunc
     def _array(self, kind):
@@ -101,14 +190,14 @@ class _Texts:
 
     Args:
         rows, size: room for so many values of so many bytes together, at first.
-        is_raw: they are to be texts, and may be none: bytes above 127 are looked for, and mended at the end if they are
-            no UTF-8.
+        is_raw: they are to be texts, and may be none: they are mended at the end if they are no UTF-8.
     """
 
     _count = cython.declare(cython.Py_ssize_t)
     _missing = cython.declare(cython.Py_ssize_t)
     _at = cython.declare(cython.Py_ssize_t)
     _room = cython.declare(cython.Py_ssize_t)
+    _arena = cython.declare(_Arena)
     _buffer = cython.declare(object)
     _data = cython.declare(cython.p_uchar)
     _offset_room = cython.declare(cython.Py_ssize_t)
@@ -116,12 +205,11 @@ class _Texts:
     _offsets = cython.declare(cython.p_int)
     _bits = cython.declare(bytearray)
     _is_raw = cython.declare(cython.bint)
-    _high = cython.declare(cython.uchar)
 
-    def __init__(self, rows: cython.Py_ssize_t, size: cython.Py_ssize_t, is_raw: cython.bint):
+    def __init__(self, arena: _Arena, rows: cython.Py_ssize_t, size: cython.Py_ssize_t, is_raw: cython.bint):
+        self._arena = arena
         self._count = self._missing = self._at = self._room = self._offset_room = 0
         self._is_raw = is_raw
-        self._high = 0
         self._bits = None
         self._grow(max(size, 64))
         self._grow_offsets(rows + 1)
@@ -138,8 +226,8 @@ class _Texts:
                 f"{self._count + 1} values have {size} bytes together; a batch holds less than 2 GiB"
             )
         room: cython.longlong = min(max(size, 2 * self._room), _MOST_BYTES)
-        larger: object = pa.allocate_buffer(room)
-        data: cython.p_uchar = _start(memoryview(larger).cast("B"))
+        larger: object = self._arena._take(room)
+        data: cython.p_uchar = self._arena._taken
         if cython.compiled:
             if self._at:
                 memcpy(data, self._data, self._at)
@@ -154,15 +242,14 @@ class _Texts:
     def _grow_offsets(self, count: cython.Py_ssize_t) -> cython.int:
         """Enlarge the buffer of offsets, 4 bytes each, to at least `count` of them."""
         room: cython.Py_ssize_t = max(count, 2 * self._offset_room)
-        larger: object = pa.allocate_buffer(4 * room)
-        view: object = memoryview(larger).cast("B")
+        larger: object = self._arena._take(4 * room)
         offsets: cython.p_int
         if cython.compiled:
-            offsets = cython.cast(cython.p_int, _start(view))
+            offsets = cython.cast(cython.p_int, self._arena._taken)
             if self._offset_room:
                 memcpy(offsets, self._offsets, 4 * self._offset_room)
         else:
-            offsets = view.cast("i")
+            offsets = self._arena._taken.cast("i")
             if self._offset_room:
                 offsets[: self._offset_room] = self._offsets
         self._offset_buffer, self._offsets, self._offset_room = larger, offsets, room
@@ -192,19 +279,11 @@ class _Texts:
     @cython.inline
     @cython.exceptval(-1)
     def _put(self, buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
-        i: cython.Py_ssize_t
-        high: cython.uchar
         self._reserve(size)
         if cython.compiled:
             memcpy(self._data + self._at, buf + p, size)
-            if self._is_raw:
-                high = self._high
-                for i in range(size):
-                    high |= self._data[self._at + i]  # not of `buf`, which a broker may write
-                self._high = high
         else:
             self._data[self._at : self._at + size] = buf[p : p + size]
-            self._high |= max(bytes(buf[p : p + size]), default=0)
         self._end(size)
         return 0
 
@@ -234,7 +313,7 @@ class _Texts:
         bits = None if self._missing == 0 else pa.py_buffer(self._bits)
         buffers = [bits, self._offset_buffer, self._buffer.slice(0, self._at)]
         made = pa.Array.from_buffers(kind, self._count, buffers, self._missing)
-        if self._is_raw and self._high > 127:
+        if self._is_raw and not _is_ascii(self._data, self._at):
             try:
                 made.validate(full=True)
             except pa.ArrowInvalid:
@@ -272,6 +351,7 @@ class ColumnBuilder:
         rows: the number of records that will be added.
         size: bytes of these records together, about.
         unwrap: makes the user's name of a topic; None: they are the same.
+        memory: of this batch and others before; None: this batch has its own.
     """
 
     _columns = cython.declare(tuple)
@@ -301,14 +381,17 @@ class ColumnBuilder:
     _body_crc = cython.declare(_Numbers)
     _born = cython.declare(_Numbers)
     _stored = cython.declare(_Numbers)
+    _memory = cython.declare(object)
+    _made = cython.declare(dict)
     _has_properties = cython.declare(cython.bint)
     _known_topic = cython.declare(_Known)
     _known_born = cython.declare(_Known)
     _known_store = cython.declare(_Known)
+    _known_id = cython.declare(_Known)
     _hosts = cython.declare(dict)
     _pairs = cython.declare(cython.longlong[::1])
     _pair_room = cython.declare(cython.Py_ssize_t)
-    _part = cython.declare(cython.longlong[20])
+    _part = cython.declare(cython.longlong[2560])  # of _BLOCK rows
 
     def __init__(
         self,
@@ -316,43 +399,80 @@ class ColumnBuilder:
         rows: cython.Py_ssize_t,
         size: cython.Py_ssize_t,
         unwrap=None,  # type: Callable[[str], str] | None
+        memory=None,  # type: ColumnMemory | None
     ):
         self._columns = tuple(columns)
         self._rows = rows
         self._unwrap = unwrap
-        wanted = {base_column(name) for name in columns}
-        few: cython.Py_ssize_t = 32 * rows
-        self._body = _Texts(rows, max(size - rl.MIN_RECORD_SIZE * rows, 0), False) if "body" in wanted else None
-        self._topic = _texts(wanted, "topic", rows, few, False)
-        self._broker = _texts(wanted, "brokerName", rows, few, False)
-        self._msg_id = _texts(wanted, "msgId", rows, few, False)
-        self._born_host = _texts(wanted, "bornHost", rows, few, False)
-        self._store_host = _texts(wanted, "storeHost", rows, few, False)
-        self._tags = _texts(wanted, "tags", rows, few, True)
-        self._unique = _texts(wanted, "uniqKey", rows, few, True)
-        self._key = _Texts(rows, few, False) if "key" in columns else None
-        self._words = _texts({"keys"} & set(columns), "keys", rows, few, True)
-        self._names = _texts(wanted, "properties", 2 * rows, few, True)
-        self._values = _texts(wanted, "properties", 2 * rows, few, True)
-        self._word_ends = None if self._words is None else _list_ends(rows)
-        self._pair_ends = None if self._names is None else _list_ends(rows)
-        self._queue_id = _numbers(wanted, "queueId", rows)
-        self._queue_offset = _numbers(wanted, "queueOffset", rows)
-        self._physical_offset = _numbers(wanted, "physicalOffset", rows)
-        self._sys_flag = _numbers(wanted, "sysFlag", rows)
-        self._flag = _numbers(wanted, "flag", rows)
-        self._reconsume_times = _numbers(wanted, "reconsumeTimes", rows)
-        self._prepared_offset = _numbers(wanted, "preparedTransactionOffset", rows)
-        self._body_crc = _numbers(wanted, "bodyCrc", rows)
-        self._born = _numbers(wanted, "bornTimestamp", rows)
-        self._stored = _numbers(wanted, "storeTimestamp", rows)
+        self._memory = ColumnMemory(0) if memory is None else memory
+        wanted: set = {base_column(name) for name in columns}
+        texts: set = wanted & _TEXTS
+        if "properties" in wanted:
+            texts |= {"names", "values"}
+        texts |= {"key"} & set(columns)
+        if "keys" in columns:
+            texts.add("words")
+        numbers: set = wanted & _NUMBERS
+        arena: _Arena = _Arena(self._memory.blocks, self._expected_bytes(texts, len(numbers) + 2))
+        self._made = {}
+        self._body = None
+        if "body" in wanted:
+            size = max(size - rl.MIN_RECORD_SIZE * rows, 0)
+            self._body = _Texts(_Arena(self._memory.blocks, size + 4 * rows + 256), rows, size, False)
+        self._topic = self._texts(arena, texts, "topic", False)
+        self._broker = self._texts(arena, texts, "brokerName", False)
+        self._msg_id = self._texts(arena, texts, "msgId", False)
+        self._born_host = self._texts(arena, texts, "bornHost", False)
+        self._store_host = self._texts(arena, texts, "storeHost", False)
+        self._tags = self._texts(arena, texts, "tags", True)
+        self._unique = self._texts(arena, texts, "uniqKey", True)
+        self._key = self._texts(arena, texts, "key", False)
+        self._words = self._texts(arena, texts, "words", True)
+        self._names = self._texts(arena, texts, "names", True)
+        self._values = self._texts(arena, texts, "values", True)
+        self._word_ends = None if self._words is None else _list_ends(arena, rows)
+        self._pair_ends = None if self._names is None else _list_ends(arena, rows)
+        self._queue_id = _numbers(arena, numbers, "queueId", rows)
+        self._queue_offset = _numbers(arena, numbers, "queueOffset", rows)
+        self._physical_offset = _numbers(arena, numbers, "physicalOffset", rows)
+        self._sys_flag = _numbers(arena, numbers, "sysFlag", rows)
+        self._flag = _numbers(arena, numbers, "flag", rows)
+        self._reconsume_times = _numbers(arena, numbers, "reconsumeTimes", rows)
+        self._prepared_offset = _numbers(arena, numbers, "preparedTransactionOffset", rows)
+        self._body_crc = _numbers(arena, numbers, "bodyCrc", rows)
+        self._born = _numbers(arena, numbers, "bornTimestamp", rows)
+        self._stored = _numbers(arena, numbers, "storeTimestamp", rows)
         self._has_properties = not wanted.isdisjoint(("tags", "keys", "properties", "uniqKey"))
-        self._known_topic, self._known_born, self._known_store = _Known(), _Known(), _Known()
+        self._known_topic, self._known_born, self._known_store, self._known_id = _Known(), _Known(), _Known(), _Known()
         self._hosts = {}
         self._pair_room = 64
         self._pairs = array("q", bytes(32 * 64))
         if not cython.compiled:
-            self._part = [0] * 20
+            self._part = [0] * (_PART * _BLOCK)
+
+    @cython.cfunc
+    def _expected(self, name: str):
+        """Return how many values a column of texts will have, and how many bytes, by what the last batch had."""
+        count, size = self._memory.sizes.get(name, (1.0, 32.0))
+        return int(count * self._rows) + 16, int(size * self._rows) + 256
+
+    @cython.cfunc
+    def _expected_bytes(self, texts: set, numbers: cython.Py_ssize_t):
+        """Return the memory for all columns but that of bodies."""
+        total: cython.longlong = numbers * (8 * self._rows + 128)
+        for name in texts:
+            count, size = self._expected(name)
+            total += size + 4 * count + 256
+        return total
+
+    @cython.cfunc
+    def _texts(self, arena: _Arena, wanted: set, name: str, is_raw: cython.bint) -> _Texts:
+        if name not in wanted:
+            return None
+        count, size = self._expected(name)
+        made: _Texts = _Texts(arena, count, size, is_raw)
+        self._made[name] = made
+        return made
 
     # --- adding records ---
 
@@ -388,7 +508,8 @@ class ColumnBuilder:
         for row in range(count):
             if not _is_inside(table, row * _PART, limit):
                 raise ValueError(f"row {row} points outside the {limit} bytes")
-            self._add(buf, table, row * _PART, broker_name)
+        for row in range(0, count, _BLOCK):
+            self._add(buf, table, row * _PART, min(count - row, _BLOCK), broker_name)
 
     def add_records(
         self,
@@ -398,8 +519,10 @@ class ColumnBuilder:
         """Add all records of a pull. Raises RemoteProtocolError if a column has 2 GiB or more."""
         broker_name: bytes = records.pull.broker_name.encode()
         p: cython.Py_ssize_t = 0
+        base: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = records.size
         at: cython.Py_ssize_t
+        following: cython.Py_ssize_t
         sys_flag: cython.int
         buf: cython.p_uchar
         part: cython.p_longlong
@@ -409,84 +532,105 @@ class ColumnBuilder:
         else:
             buf, part = records.view, self._part
         while p < end:  # who made `records` has checked each of them
+            following = p + u32(buf, p)
+            if cython.compiled:
+                for at in range(following, min(following + _AHEAD, end), 64):
+                    prefetch(buf + at)
             sys_flag = i32(buf, p + rl.SYS_FLAG)
-            part[2] = i64(buf, p + rl.PHYSICAL_OFFSET)
-            part[3] = i32(buf, p + rl.QUEUE_ID)
-            part[4] = i64(buf, p + rl.QUEUE_OFFSET)
-            part[5] = sys_flag
-            part[6] = i32(buf, p + rl.FLAG)
-            part[7] = i64(buf, p + rl.BORN_TIMESTAMP)
+            part[base + 2] = i64(buf, p + rl.PHYSICAL_OFFSET)
+            part[base + 3] = i32(buf, p + rl.QUEUE_ID)
+            part[base + 4] = i64(buf, p + rl.QUEUE_OFFSET)
+            part[base + 5] = sys_flag
+            part[base + 6] = i32(buf, p + rl.FLAG)
+            part[base + 7] = i64(buf, p + rl.BORN_TIMESTAMP)
             at = p + rl.store_timestamp_at(sys_flag)
-            part[8] = i64(buf, at)
-            part[18] = p + rl.BORN_HOST
-            part[19] = at + 8
+            part[base + 8] = i64(buf, at)
+            part[base + 18] = p + rl.BORN_HOST
+            part[base + 19] = at + 8
             at = p + rl.reconsume_times_at(sys_flag)
-            part[9] = i32(buf, at)
-            part[10] = i64(buf, at + 4)
-            part[11] = i32(buf, p + rl.BODY_CRC)
-            part[12] = at + 16
-            part[13] = i32(buf, at + 12)
+            part[base + 9] = i32(buf, at)
+            part[base + 10] = i64(buf, at + 4)
+            part[base + 11] = i32(buf, p + rl.BODY_CRC)
+            part[base + 12] = at + 16
+            part[base + 13] = i32(buf, at + 12)
             at += 16 + i32(buf, at + 12)
             if u32(buf, p + rl.MAGIC) == rl.MAGIC_V1:
-                part[15] = buf[at]
+                part[base + 15] = buf[at]
                 at += 1
             else:
-                part[15] = i16(buf, at)
+                part[base + 15] = i16(buf, at)
                 at += 2
-            part[14] = at
-            at += cython.cast(cython.Py_ssize_t, part[15])
-            part[16] = at + 2
-            part[17] = i16(buf, at)
-            self._add(buf, part, 0, broker_name)
-            p += u32(buf, p)
+            part[base + 14] = at
+            at += cython.cast(cython.Py_ssize_t, part[base + 15])
+            part[base + 16] = at + 2
+            part[base + 17] = i16(buf, at)
+            p = following
+            base += _PART
+            if base == _BLOCK * _PART:
+                self._add(buf, part, 0, _BLOCK, broker_name)
+                base = 0
+        if base:
+            self._add(buf, part, 0, base // _PART, broker_name)
 
     @cython.cfunc
     @cython.exceptval(-1)
     def _add(
-        self, buf: cython.p_uchar, part: cython.p_longlong, base: cython.Py_ssize_t, broker_name: bytes
+        self,
+        buf: cython.p_uchar,
+        part: cython.p_longlong,
+        first: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        broker_name: bytes,
     ) -> cython.int:
-        sys_flag: cython.int = part[base + 5]
-        size: cython.Py_ssize_t
+        """Add so many records, whose parts begin at part[first], a column at a time."""
+        base: cython.Py_ssize_t
+        end: cython.Py_ssize_t = first + count * _PART
+        sys_flag: cython.int
         if self._queue_id is not None:
-            self._queue_id._put(part[base + 3])
+            self._queue_id._put_column(part, first + 3, count)
         if self._queue_offset is not None:
-            self._queue_offset._put(part[base + 4])
+            self._queue_offset._put_column(part, first + 4, count)
         if self._physical_offset is not None:
-            self._physical_offset._put(part[base + 2])
+            self._physical_offset._put_column(part, first + 2, count)
         if self._sys_flag is not None:
-            self._sys_flag._put(sys_flag)
+            self._sys_flag._put_column(part, first + 5, count)
         if self._flag is not None:
-            self._flag._put(part[base + 6])
+            self._flag._put_column(part, first + 6, count)
         if self._reconsume_times is not None:
-            self._reconsume_times._put(part[base + 9])
+            self._reconsume_times._put_column(part, first + 9, count)
         if self._prepared_offset is not None:
-            self._prepared_offset._put(part[base + 10])
+            self._prepared_offset._put_column(part, first + 10, count)
         if self._body_crc is not None:
-            self._body_crc._put(part[base + 11])
+            self._body_crc._put_column(part, first + 11, count)
         if self._born is not None:
-            self._born._put(_microseconds(part[base + 7]))
+            self._born._put_times(part, first + 7, count)
         if self._stored is not None:
-            self._stored._put(_microseconds(part[base + 8]))
+            self._stored._put_times(part, first + 8, count)
         if self._broker is not None:
-            self._broker._put_bytes(broker_name)
+            for _ in range(count):
+                self._broker._put_bytes(broker_name)
         if self._topic is not None:
-            self._put_topic(buf, part[base + 14], part[base + 15])
+            for base in range(first, end, _PART):
+                self._put_topic(buf, part[base + 14], part[base + 15])
         if self._born_host is not None:
-            size = 20 if sys_flag & rl.BORN_HOST_V6 else 8
-            self._put_host(self._born_host, self._known_born, buf, part[base + 18], size)
-        if self._store_host is not None or self._msg_id is not None:
-            size = 20 if sys_flag & rl.STORE_HOST_V6 else 8
-            if self._store_host is not None:
-                self._put_host(self._store_host, self._known_store, buf, part[base + 19], size)
-            if self._msg_id is not None:
-                self._put_msg_id(buf, part[base + 19], size, part[base + 2])
+            for base in range(first, end, _PART):
+                self._put_host(self._born_host, self._known_born, buf, part[base + 18], _host_size(part[base + 5], 0))
+        if self._store_host is not None:
+            for base in range(first, end, _PART):
+                self._put_host(self._store_host, self._known_store, buf, part[base + 19], _host_size(part[base + 5], 1))
+        if self._msg_id is not None:
+            for base in range(first, end, _PART):
+                self._put_msg_id(buf, part[base + 19], _host_size(part[base + 5], 1), part[base + 2])
         if self._has_properties:
-            self._put_properties(buf, part[base + 16], part[base + 16] + part[base + 17])
+            for base in range(first, end, _PART):
+                self._put_properties(buf, part[base + 16], part[base + 16] + part[base + 17])
         if self._body is not None:
-            if sys_flag & _COMPRESSED:
-                self._body._put_bytes(inflated(take_bytes(buf, part[base + 12], part[base + 13]), sys_flag)[0])
-            else:
-                self._body._put(buf, part[base + 12], part[base + 13])
+            for base in range(first, end, _PART):
+                sys_flag = part[base + 5]
+                if sys_flag & _COMPRESSED:
+                    self._body._put_bytes(inflated(take_bytes(buf, part[base + 12], part[base + 13]), sys_flag)[0])
+                else:
+                    self._body._put(buf, part[base + 12], part[base + 13])
         return 0
 
     @cython.cfunc
@@ -525,21 +669,25 @@ class ColumnBuilder:
     ) -> cython.int:
         """Put the offset message id: the host and the physical offset, 32 or 56 upper-case hex digits."""
         column: _Texts = self._msg_id
+        known: _Known = self._known_id
+        if not known._is(buf, p, size):
+            known._raw = take_bytes(buf, p, size)
+            known._text = known._raw.hex().upper().encode()
         column._reserve(2 * size + 16)
         data: cython.p_uchar = column._data
-        at: cython.Py_ssize_t = column._at
+        at: cython.Py_ssize_t = column._at + 2 * size
         i: cython.Py_ssize_t
-        byte: cython.int
+        rest: cython.ulonglong = physical if cython.compiled else int(physical) & 0xFFFFFFFFFFFFFFFF
         digits: cython.p_uchar
         if cython.compiled:
             digits = cython.cast(cython.p_uchar, _HEX)
+            memcpy(data + column._at, cython.cast(cython.p_uchar, known._text), 2 * size)
         else:
             digits = _HEX
-        for i in range(size + 8):
-            byte = buf[p + i] if i < size else (physical >> (56 - 8 * (i - size))) & 0xFF
-            data[at] = digits[byte >> 4]
-            data[at + 1] = digits[byte & 15]
-            at += 2
+            data[column._at : at] = known._text
+        for i in range(15, -1, -1):
+            data[at + i] = digits[rest & 15]
+            rest >>= 4
         column._end(2 * size + 16)
         return 0
 
@@ -640,6 +788,9 @@ class ColumnBuilder:
         # type: () -> Any
         """Return the pyarrow.RecordBatch of all records that were added."""
         schema = arrow_schema(self._columns)
+        if self._rows:
+            for name, texts in self._made.items():
+                self._note(name, texts)
         made: dict = {}
         arrays: list = []
         for name, kind in zip(self._columns, schema.types, strict=True):
@@ -649,6 +800,10 @@ class ColumnBuilder:
                 made[source] = self._array(source, kind if source == name else MESSAGE_COLUMNS[base][0])
             arrays.append(made[source])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    @cython.cfunc
+    def _note(self, name: str, texts: _Texts):
+        self._memory.sizes[name] = texts._count / self._rows, texts._at / self._rows
 
     @cython.cfunc
     def _array(self, name, kind):
@@ -678,21 +833,36 @@ class ColumnBuilder:
 
 
 @cython.cfunc
-def _texts(wanted, name: str, rows: cython.Py_ssize_t, size: cython.Py_ssize_t, is_raw: cython.bint) -> _Texts:
-    return _Texts(rows, size, is_raw) if name in wanted else None
+def _numbers(arena: _Arena, wanted: set, name: str, rows: cython.Py_ssize_t) -> _Numbers:
+    return _Numbers(arena, rows, name in _WIDE) if name in wanted else None
 
 
 @cython.cfunc
-def _numbers(wanted, name: str, rows: cython.Py_ssize_t) -> _Numbers:
-    return _Numbers(rows, name in _WIDE) if name in wanted else None
-
-
-@cython.cfunc
-def _list_ends(rows: cython.Py_ssize_t) -> _Numbers:
+def _list_ends(arena: _Arena, rows: cython.Py_ssize_t) -> _Numbers:
     """Return the offsets of a column of lists, with the first."""
-    ends: _Numbers = _Numbers(rows + 1, False)
+    ends: _Numbers = _Numbers(arena, rows + 1, False)
     ends._put(0)
     return ends
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_ascii(data: cython.p_uchar, size: cython.Py_ssize_t) -> cython.bint:
+    i: cython.Py_ssize_t
+    high: cython.uchar = 0
+    if not cython.compiled:
+        return bytes(data[:size]).isascii()
+    for i in range(size):
+        high |= data[i]
+    return high < 128
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _host_size(sys_flag: cython.longlong, is_stores: cython.bint) -> cython.Py_ssize_t:
+    """Return the bytes of the host that a message was born at, or stored at."""
+    return 20 if sys_flag & (rl.STORE_HOST_V6 if is_stores else rl.BORN_HOST_V6) else 8
 
 
 @cython.cfunc

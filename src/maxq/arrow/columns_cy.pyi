@@ -5,9 +5,17 @@ from typing import Any
 
 from maxq.protocol.message.received_cy import PulledRecords
 
+class ColumnMemory:
+    def __init__(self, most_bytes: int = 48 << 20) -> None: ...
+
 class ColumnBuilder:
     def __init__(
-        self, columns: Sequence[str], rows: int, size: int, unwrap: Callable[[str], str] | None = None
+        self,
+        columns: Sequence[str],
+        rows: int,
+        size: int,
+        unwrap: Callable[[str], str] | None = None,
+        memory: ColumnMemory | None = None,
     ) -> None: ...
     def add_rows(self, view: Any, rows: Any, count: int, broker_name: bytes) -> None: ...
     def add_records(self, records: PulledRecords) -> None: ...

@@ -35,6 +35,7 @@ from maxq.remoting.tls import ClientTls
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.runtime.background import CANCELLED_WAIT_S
 from maxq.runtime.interfaces import Clock, Rng
+from maxq.runtime.reused_memory import ReusedMemory
 
 __all__ = ["Connection", "ConnectionListener", "Processor", "RemotingClient"]
 
@@ -42,7 +43,8 @@ log: Final = logging.getLogger("maxq.remoting")
 
 _WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
 _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
-_FIRST_ROOM: Final = 1 << 20  # bytes; a client has few connections, all to servers of its choice
+_FIRST_ROOM: Final = 4 << 20  # bytes; a client has few connections, all to servers of its choice
+_KEPT_ROOM: Final = 32 << 20  # bytes that large answers have used, and others will
 _UNFINISHED_LIMIT: Final = 1 << 40  # bytes; we chose the servers, and they answer what we ask
 
 
@@ -71,6 +73,7 @@ class RemotingClient(RemotingEndpoint):
         )
         self._cancelled_wait_s = CANCELLED_WAIT_S  # answers to brokers call listeners
         self.first_room = _FIRST_ROOM
+        self.make_room = ReusedMemory(_KEPT_ROOM).take
         self._config = config
         self._rng = rng
         self._tls = tls

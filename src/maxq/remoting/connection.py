@@ -111,6 +111,7 @@ class Endpoint(Protocol):
     answer_limit: int  # bytes of the frame of an answer: more than that a client does not take
     header_limit: int  # bytes of its header
     first_room: int  # bytes that are made for a large frame at first, however little of it has come
+    make_room: Callable[[int], bytearray]  # makes so many, or more, for a large frame
     unsent_limit: int  # bytes a transport may hold
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
     request_limit: int  # requests of ours that may wait for answers on one connection
@@ -157,10 +158,10 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_left_queued", "_left_unsent",
-        "_loop", "_out", "_out_size", "_own_filled", "_paused", "_remote_host", "_requests", "_resting", "_socket",
-        "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes", "close_reason",
-        "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known",
-        "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "_loop", "_out", "_out_size", "_own_end", "_own_filled", "_paused", "_remote_host", "_requests", "_resting",
+        "_socket", "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes",
+        "close_reason", "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed",
+        "is_introduced", "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -189,6 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         self.has_unfinished = False  # entered in the endpoint's unfinished frames
         self.is_known = False  # a request of it was let through
         self._own_filled = 0
+        self._own_end = 0  # so many bytes of it are used
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._in_pass = False
@@ -561,11 +563,17 @@ class Connection(asyncio.BufferedProtocol):
                     return view[kept:]
                 return view
             # frames held back while the peer does not read, and bytes that arrive in spite of pause_reading
-            own = self.own_buffer = bytearray(kept + OWN_BUFFER_START)
+            own = self._make_own(kept + OWN_BUFFER_START)
             own[:kept] = self.partial
             self._own_filled, self.partial = kept, b""
-            self._hold(len(own))
-        return memoryview(own)[self._own_filled :]
+            self._hold(self._own_end)
+        return memoryview(own)[self._own_filled : self._own_end]
+
+    def _make_own(self, size: int) -> bytearray:
+        """Make a buffer of this connection's own, of which `size` bytes are used."""
+        own = self.own_buffer = self._endpoint.make_room(size)
+        self._own_end = size
+        return own
 
     def _received(self, count: int) -> None:
         """Process `count` bytes of frames that were put into the window."""
@@ -581,11 +589,10 @@ class Connection(asyncio.BufferedProtocol):
             self.own_buffer, self.given_buffer = None, own
             self.work(own, 0, filled)
             self.given_buffer = None
-        elif filled == len(own):
+        elif filled == self._own_end:
             self._hold(size := min(total, 2 * filled))
             if not self.is_closed:
-                self.own_buffer = bytearray(size)
-                self.own_buffer[:filled] = own
+                self._make_own(size)[:filled] = memoryview(own)[:filled]
 
     def work(self, buffer: bytearray, start: int, end: int) -> None:
         """Process the whole frames of buffer[start:end], keep the rest, send the answers."""
@@ -660,10 +667,10 @@ class Connection(asyncio.BufferedProtocol):
         if not (self._paused or self._resting) and kept >= 4:
             total = 4 + int.from_bytes(buffer[position : position + 4], "big")
             if total > RECEIVE_BUFFER_SIZE // 2:
-                self.own_buffer = bytearray(min(total, max(2 * kept, self._endpoint.first_room)))
-                self.own_buffer[:kept] = memoryview(buffer)[position:end]
+                own = self._make_own(min(total, max(2 * kept, self._endpoint.first_room)))
+                own[:kept] = memoryview(buffer)[position:end]
                 self._own_filled = kept
-                self._hold(len(self.own_buffer))
+                self._hold(self._own_end)
                 return
         self.partial = bytes(memoryview(buffer)[position:end])
         if kept > COUNTED:

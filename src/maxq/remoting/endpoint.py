@@ -98,6 +98,7 @@ class RemotingEndpoint:
         self.frame_limit = frame_limit
         self.answer_limit = max(frame_limit, FRAME_MAX_LENGTH)
         self.first_room = OWN_BUFFER_START
+        self.make_room: Callable[[int], bytearray] = bytearray
         self.header_limit = header_limit
         self.unsent_limit = unsent_limit
         self.unfinished = UnfinishedFrames(max(unfinished_limit, frame_limit))

@@ -36,7 +36,7 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import GoOn
 from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.namespace import unwrap, wrap
-from maxq.client.results.arrow_batches import arrow_polls
+from maxq.client.results.arrow_batches import arrow_polls, column_memory
 from maxq.client.results.consume_result import ConsumeResult
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.client.trace.hooks import ConsumeMessageTraceHook
@@ -52,12 +52,15 @@ from maxq.runtime.log_limits import LogThrottle, and_more
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from maxq.arrow.columns_cy import ColumnMemory
+
 log = logging.getLogger(__name__)
 
 PAUSED_WAIT_MS = 100
 _ROWS: Final = 8_192  # of a batch of columns; more wait for the next
 _ROW_BYTES: Final = 8 << 20
-_PULL_ROWS: Final = 1_024  # that a pull asks for which stays records, as far as flow control allows
+_PULL_ROWS: Final = 4_096  # that a pull asks for which stays records, as far as flow control allows, …
+_PULL_BYTES: Final = 1 << 20  # … and bytes: what a pull costs is divided among its rows
 _ENOUGH_ROWS: Final = 4_096  # that a batch costs little more for each than for more of them
 LINGER_MS: Final = 5
 _NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
@@ -107,6 +110,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
         self._given_up: set[MessageQueue] = set()  # to other members, since the start
         self._buffer = FetchBuffer()
+        self._column_memory: ColumnMemory | None = None  # once there was a `poll_arrow`
         self._next_auto_commit_ms = 0
         self._wrong_use = LogThrottle(environment.clock)  # what the log says of it
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
@@ -187,6 +191,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._instance = None
         held = list(self._assigned)
         self._assigned.clear()
+        self._column_memory = None
         self._given_up.clear()
         self._buffer.drop_all()  # whoever waits for messages hears of it
         await self._offsets.persist_all(held, certain=True)
@@ -367,7 +372,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     def arrow_polls(self, columns: Sequence[str] | None) -> "Callable[[Iterable[Fetched]], pa.RecordBatch]":
         """Return what makes the batch of what `poll_records_for` returned. Raises as `poll_arrow`."""
-        return arrow_polls(columns, self._config.namespace)
+        if self._column_memory is None:
+            self._column_memory = column_memory()
+        return arrow_polls(columns, self._config.namespace, self._column_memory)
 
     async def poll_records_for(self, owner: object, timeout_ms: int | None, linger_ms: int) -> list[Fetched]:
         """Poll as `poll_arrow` does for one of several pollers; the columns are still to be made. Until somebody calls
@@ -727,9 +734,10 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     async def _pull(self, assigned: AssignedQueue, go_on: GoOn) -> PullResult | None:
         config = self._config
         assigned.keeps_records = self._buffer.keeps_records
-        most = config.pull_batch_size
+        most, size = config.pull_batch_size, config.max_msg_bytes
         if assigned.keeps_records:
             most = max(most, min(config.pull_threshold_for_queue, _PULL_ROWS))
+            size = max(size, min(config.pull_threshold_size_for_queue << 20, _PULL_BYTES))
         assigned.subscription = subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
         if subscription is None:
             subscription = build_subscription_data(assigned.queue.topic, "*")
@@ -738,7 +746,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             subscription,
             assigned.pull_offset,
             max_nums=most,
-            max_msg_bytes=config.max_msg_bytes,
+            max_msg_bytes=size,
             commit_offset=_commit_nothing,
             suspend_ms=config.broker_suspend_max_time,
             timeout_ms=config.consumer_timeout_when_suspend,

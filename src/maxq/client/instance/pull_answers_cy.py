@@ -61,7 +61,7 @@ class PullAnswers(AnswerScanner):
             if waiter is None:
                 break
             if view is None:
-                view = memoryview(buffer)
+                view = memoryview(buffer.base if cython.compiled else buffer)  # its `obj` is the buffer itself
             if not waiter.found(
                 self._numbers[0],
                 self._numbers[1],

@@ -12,6 +12,7 @@ from maxq.errors import ClientError, ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from maxq.arrow.columns_cy import ColumnMemory
     from maxq.client.consumer.held.fetch_queue_cy import Fetched
 
 
@@ -31,7 +32,15 @@ def load_arrow(module: str, call: str) -> Any:
         ) from error
 
 
-def arrow_polls(columns: Sequence[str] | None, namespace: str) -> "Callable[[Iterable[Fetched]], pa.RecordBatch]":
+def column_memory() -> "ColumnMemory":
+    """Return memory for the batches of one consumer. Raises ClientError if pyarrow is not installed."""
+    memory: ColumnMemory = load_arrow("columns_cy", "poll_arrow").ColumnMemory()
+    return memory
+
+
+def arrow_polls(
+    columns: Sequence[str] | None, namespace: str, memory: "ColumnMemory"
+) -> "Callable[[Iterable[Fetched]], pa.RecordBatch]":
     """Return what makes the batch of a poll.
 
     Args:
@@ -58,7 +67,8 @@ def arrow_polls(columns: Sequence[str] | None, namespace: str) -> "Callable[[Ite
             return load_arrow("message_columns", "poll_arrow").batch_of_messages(found[0], names)
         pulls = [records for records in found if not isinstance(records, list)]
         rows, size = sum(records.count for records in pulls), sum(records.size for records in pulls)
-        builder = builders.ColumnBuilder(names, rows, size, partial(unwrap, namespace) if namespace else None)
+        unwrapped = partial(unwrap, namespace) if namespace else None
+        builder = builders.ColumnBuilder(names, rows, size, unwrapped, memory)
         for records in pulls:
             builder.add_records(records)
         return builder.batch()

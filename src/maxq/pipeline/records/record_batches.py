@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from maxq.arrow.columns_cy import ColumnBuilder
+from maxq.arrow.columns_cy import ColumnBuilder, ColumnMemory
 from maxq.arrow.schemas import arrow_schema, base_column
 from maxq.store.log import record_cy as rc
 
@@ -97,6 +97,7 @@ class RecordBatches:
         self.max_rows = MAX_NARROW_ROWS if self._is_narrow else MAX_ROWS
         self.schema = arrow_schema(columns)
         self._broker_name = broker_name.encode()
+        self._memory = ColumnMemory()
 
     def batches(self, view: memoryview, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Batches of at most `max_rows` rows and, unless one message is larger or they are narrow, about MAX_BYTES
@@ -117,6 +118,6 @@ class RecordBatches:
     def batch(self, view: memoryview, rows: Rows) -> pa.RecordBatch:
         """One batch of all `rows`, whose positions are positions in `view`."""
         size = int(rows[:, rc.C_SIZE].sum())
-        builder = ColumnBuilder(self._columns, len(rows), size)
+        builder = ColumnBuilder(self._columns, len(rows), size, None, self._memory)
         builder.add_rows(view, np.ascontiguousarray(rows).reshape(-1), len(rows), self._broker_name)
         return builder.batch()

@@ -20,8 +20,10 @@ class Stream:
     def __init__(self, takes: bool) -> None:
         self.takes = takes
         self.taken: list[tuple[Any, ...]] = []
+        self.memory: list[object] = []  # in which the records were
 
     def found(self, *answer: Any) -> bool:
+        self.memory.append(answer[4].obj)
         self.taken.append((*answer[:4], bytes(answer[4])))
         return self.takes
 
@@ -85,7 +87,9 @@ def test_the_leading_answers_are_given_to_their_streams(commands: list[RemotingC
     for form in FORMS:
         stream = Stream(takes)
         connection = Connection({0: stream, 1: stream, 2: object()})
-        begun = form.PullAnswers(Stream).take(connection, bytearray(7) + data, 7, 7 + end)
+        memory = bytearray(7) + data
+        begun = form.PullAnswers(Stream).take(connection, memory, 7, 7 + end)
+        assert all(one is memory for one in stream.memory)  # so it is told that they need not be copied
         count = len(stream.taken)
         assert least <= count
         assert stream.taken == most[:count]

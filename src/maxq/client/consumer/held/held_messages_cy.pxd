@@ -17,7 +17,7 @@ cdef class HeldMessages:
     cdef Py_ssize_t _end
     cdef Py_ssize_t _room
     cdef _append(self, object message, long long offset, long long size)
-    cdef _make_room(self)
+    cdef _make_room(self, Py_ssize_t more)
     cdef long long _put_records(self, PulledRecords records) except? -1
     cdef _put_between(self, list rows)
     cdef _row(self, Py_ssize_t place)

@@ -84,7 +84,7 @@ class HeldMessages:
     @cython.cfunc
     def _append(self, message: object, offset: cython.longlong, size: cython.longlong):
         if self._end == self._room:
-            self._make_room()
+            self._make_room(1)
         self._offsets[self._end] = offset
         self._sizes[self._end] = size
         self._messages.append(message)
@@ -95,11 +95,11 @@ class HeldMessages:
             self.queue_offset_max = offset
 
     @cython.cfunc
-    def _make_room(self):
-        """Move everything to the front, into arrays that are larger if these are full."""
+    def _make_room(self, more: cython.Py_ssize_t):
+        """Move everything to the front, into arrays that have room for so many more."""
         first: cython.Py_ssize_t = self._first
         count: cython.Py_ssize_t = self._end - first
-        room: cython.Py_ssize_t = max(_ROOM, 2 * count)
+        room: cython.Py_ssize_t = max(_ROOM, 2 * count, count + more)
         offsets: object = self._offset_array[first : self._end]
         sizes: object = self._size_array[first : self._end]
         offsets.frombytes(bytes(8 * (room - count)))
@@ -116,24 +116,34 @@ class HeldMessages:
         """Add messages that are records yet, of which only the places are noted. Returns the last queue offset."""
         buf: cython.p_uchar
         p: cython.Py_ssize_t = 0
-        offset: cython.longlong = 0
+        end: cython.Py_ssize_t = self._end
         if records.size == 0:
             return 0
         if cython.compiled:
             buf = cython.cast(cython.p_uchar, cython.address(records.view[0]))
         else:
             buf = records.view
-        unordered: list = []
+        if end > self._first and records.first_offset <= self._offsets[end - 1]:
+            rows: list = []
+            while p < records.size:
+                rows.append((i64(buf, p + rl.QUEUE_OFFSET), _RECORD, u32(buf, p)))
+                p += u32(buf, p)
+            self._put_between(rows)
+            return records.last_offset
+        if end + records.count > self._room:
+            self._make_room(records.count)
+            end = self._end
         while p < records.size:
-            offset = i64(buf, p + rl.QUEUE_OFFSET)
-            if unordered or (self._end > self._first and offset <= self._offsets[self._end - 1]):
-                unordered.append((offset, _RECORD, u32(buf, p)))
-            else:
-                self._append(_RECORD, offset, u32(buf, p))
+            self._offsets[end] = i64(buf, p + rl.QUEUE_OFFSET)
+            self._sizes[end] = u32(buf, p)
             p += u32(buf, p)
-        if unordered:
-            self._put_between(unordered)
-        return offset
+            end += 1
+        self._messages.extend([_RECORD] * records.count)
+        self._end = end
+        self.message_count += records.count
+        self.message_size += records.size
+        self.queue_offset_max = max(self.queue_offset_max, records.last_offset)
+        return records.last_offset
 
     @cython.cfunc
     def _put_between(self, rows: list):
@@ -242,7 +252,7 @@ class HeldMessages:
                     self.message_count -= 1
                     self.message_size -= self._sizes[place]
                     self._sizes[place] = -1
-                    self._messages[place] = None
+            self._messages[first : first + records.count] = [None] * records.count
             return
         if cython.compiled:
             buf = cython.cast(cython.p_uchar, cython.address(records.view[0]))

@@ -1,0 +1,60 @@
+"""ReusedMemory: large blocks of memory that are used again, because new ones cost more than what is done in them: the
+system clears each page of a new block when it is first touched."""
+
+import sys
+from typing import Final
+
+_STEP: Final = 64 << 10
+_MOST_LARGER: Final = 4  # a block of so many times the size is not given for it
+
+
+def _references_of_one() -> int:
+    """Return what `getrefcount` says of an object that nobody else refers to, taken from a list as `take` does."""
+    blocks = [bytearray(1)]
+    block = blocks.pop()
+    return sys.getrefcount(block)
+
+
+_ALONE: Final = _references_of_one()
+
+
+class ReusedMemory:
+    """Gives out blocks of memory. One is used again when nobody refers to it any more, be it by a memoryview, an Arrow
+    buffer or an array: nobody has to give it back. Threads may share it.
+
+    Args:
+        most_bytes: of all blocks that are kept; more are made when they are needed, and then forgotten.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._blocks: list[bytearray] = []  # the one that was given last is at the end
+
+    def take(self, size: int) -> bytearray:
+        """Return a block of `size` bytes or more, with anything in it. It belongs to whoever refers to it."""
+        blocks = self._blocks
+        passed: list[bytearray] = []
+        found: bytearray | None = None
+        while blocks:  # taken out one by one: what another thread looks at meanwhile is not here
+            try:
+                block = blocks.pop()
+            except IndexError:
+                break
+            if sys.getrefcount(block) == _ALONE and size <= len(block) <= _MOST_LARGER * max(size, _STEP):
+                found = block
+                break
+            passed.append(block)
+        passed.reverse()
+        blocks.extend(passed)
+        if found is None:
+            found = bytearray(-(-size // _STEP) * _STEP)
+            self._make_room(len(found))
+        if len(found) <= self._most_bytes:
+            blocks.append(found)
+        return found
+
+    def _make_room(self, size: int) -> None:
+        """Forget the blocks that were not given for the longest time, if there would be too much."""
+        total = size + sum(map(len, self._blocks))
+        while total > self._most_bytes and self._blocks:
+            total -= len(self._blocks.pop(0))
