@@ -15,7 +15,7 @@ from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.groups import update_sub_group
 from maxq.cli.admin.topics import update_topic
 from maxq.cli.terminal.confirm import confirm
-from maxq.cli.terminal.progress import progress_bar, tracked
+from maxq.cli.terminal.progress import progress_bar, progress_in_bytes, tracked
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ConfigError, RemotingTimeoutError
@@ -167,6 +167,17 @@ def test_a_bar_tells_in_words_what_is_done(monkeypatch: pytest.MonkeyPatch) -> N
         with progress_bar("sending", total) as tell:
             tell(500, "5 messages")
         assert "sending" in shown.getvalue() and "5 messages" in shown.getvalue()
+
+
+def test_work_that_is_told_in_bytes_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (quiet := io.StringIO(), shown := Terminal()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress_in_bytes() as tell:
+            tell("checking the log", 1_000_000, 4_000_000)
+            tell("building queues and index", 0, 4_000_000)
+    assert quiet.getvalue() == ""
+    assert "checking the log" in shown.getvalue() and "1.0/4.0 MB" in shown.getvalue()
+    assert "building queues and index" in shown.getvalue()
 
 
 def test_progress_is_shown_only_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from maxq.cli.admin.values import is_true, known_charset
 from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import server_address
 from maxq.cli.terminal.message_json import message_object
+from maxq.cli.terminal.progress import progress_bar
 from maxq.cli.terminal.report import Report
 from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
@@ -32,6 +33,7 @@ app = CommandApp()
 
 TOOLS_PRODUCER = "TOOLS_PRODUCER"
 _DEFAULT_COUNT = 128
+_TOLD_EVERY = 100  # messages
 
 MsgId = Annotated[str, typer.Option("-i", "--msgId", help="Message id.")]
 BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")]
@@ -241,11 +243,14 @@ async def _scanned(
     scan: AsyncIterator[MessageExt] = admin.messages.scan(
         topic, queues=queues, expression=expression, via=via, group=group, **_span(begin, end)
     )
-    async with aclosing(scan) as messages:  # type: ignore[type-var]
-        async for message in messages:
-            found.append(message)
-            if limit is not None and len(found) >= limit:
-                break
+    with progress_bar("reading", limit) as tell:
+        async with aclosing(scan) as messages:  # type: ignore[type-var]
+            async for message in messages:
+                found.append(message)
+                if len(found) % _TOLD_EVERY == 0:
+                    tell(len(found), f"{len(found):,} messages")
+                if limit is not None and len(found) >= limit:
+                    break
     return found
 
 

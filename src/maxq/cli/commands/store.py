@@ -6,25 +6,22 @@ All but `recover` never write, and may be run beside a broker that is writing.
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 
 from maxq.cli.help_pages import OUTPUT, CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.options import folder
 from maxq.cli.terminal.ends import ExitCode
+from maxq.cli.terminal.progress import progress_in_bytes
 from maxq.errors import ConfigError, MaxQError, StoreError
 from maxq.machine import raise_file_limit, system_host
 from maxq.runtime.files.overlay_disk import OverlayDisk
 from maxq.runtime.files.system import SystemClock, SystemDisk
-from maxq.store.context.progress import Progress
 from maxq.store.tools import recover as recovering
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk
@@ -54,7 +51,7 @@ IndexEntries = Annotated[int, typer.Option("--index-entries", help="maxIndexNum 
 def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> None:
     """Every message in log order, one a line; with --json as an object, without it tab-separated: physical offset,
     size, topic, queue id, queue offset, store time in milliseconds, offset id, tags, keys."""
-    with _errors_to_stderr(), _progress() as progress:
+    with _errors_to_stderr(), progress_in_bytes() as progress:
         walk = LogWalk(_open(directory, conf), progress)
         out = sys.stdout.buffer
         for batch in walk.batches():
@@ -69,7 +66,7 @@ def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> 
 @app.command(short_help="First and next offset of every queue.")
 def offsets(directory: Directory, as_json: Json = False, conf: Conf = None) -> None:
     """First and next offset of every queue; without --json tab-separated behind topic and queue id."""
-    with _errors_to_stderr(), _progress() as progress:
+    with _errors_to_stderr(), progress_in_bytes() as progress:
         found = queue_offsets(_open(directory, conf), progress)
     if as_json:
         _print_json([queue.to_json() for queue in found])
@@ -87,7 +84,7 @@ def check(
     index_entries: IndexEntries = 0,
 ) -> None:
     """Compare log, queues, index, checkpoint and settings files with each other; exit 1 if anything is wrong."""
-    with _errors_to_stderr(), _progress() as progress:
+    with _errors_to_stderr(), progress_in_bytes() as progress:
         raise_file_limit()
         files = _open(directory, conf, hash_slots, index_entries)
         report = StoreCheck(files, progress, open_queues=_queues_to_open(system_host().open_files)).run()
@@ -112,7 +109,7 @@ def recover(
     index_entries: IndexEntries = 0,
 ) -> None:
     """Do what the broker does at its start, end cleanly, and say what was done. The broker must not be running."""
-    with _errors_to_stderr(), _progress() as progress:
+    with _errors_to_stderr(), progress_in_bytes() as progress:
         files = _open(directory, conf, hash_slots, index_entries)
         report = recovering.recover(files, SystemClock(), rebuild=rebuild, progress=progress)
     if as_json:
@@ -131,7 +128,11 @@ def rehearse(
     index_entries: IndexEntries = 0,
 ) -> None:
     """Could MaxQ take over this (Java) store? Recovers it on an overlay, nothing changes, and compares every queue."""
-    with _errors_to_stderr(), _progress() as progress, tempfile.TemporaryDirectory(prefix="maxq-rehearse-") as upper:
+    with (
+        _errors_to_stderr(),
+        progress_in_bytes() as progress,
+        tempfile.TemporaryDirectory(prefix="maxq-rehearse-") as upper,
+    ):
         original = _open(directory, conf, hash_slots, index_entries)
         copy = StoreFiles(
             OverlayDisk(PurePath(directory), PurePath(upper)),
@@ -193,23 +194,3 @@ def _errors_to_stderr() -> Iterator[None]:
     except (MaxQError, OSError) as error:
         print(f"maxq: {error}", file=sys.stderr)
         raise typer.Exit(ExitCode.WRONG_USE) from None
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show a progress bar on standard error, if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield _reporter(bar)
-
-
-def _reporter(bar: RichProgress) -> Callable[[str, int, int], None]:
-    tasks: dict[str, Any] = {}
-
-    def report(what: str, done: int, total: int) -> None:
-        if what not in tasks:
-            tasks[what] = bar.add_task(what, total=total)
-        bar.update(tasks[what], completed=done, total=total)
-
-    return report

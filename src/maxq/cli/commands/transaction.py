@@ -10,6 +10,7 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
+from maxq.cli.terminal.progress import progress_in_bytes
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
@@ -53,11 +54,12 @@ def _offline(directory: Path) -> Iterator[OfflineTransactions]:
     files = StoreFiles(SystemDisk(), PurePath(directory))
     if not files.exists:
         raise ConfigError(f"{directory} holds no store: give the storePathRootDir of a broker")
-    transactions = OfflineTransactions(files)
-    try:
-        yield transactions
-    finally:
-        transactions.close()
+    with progress_in_bytes() as progress:
+        transactions = OfflineTransactions(files, progress)
+        try:
+            yield transactions
+        finally:
+            transactions.close()
 
 
 def _open_row(half: MessageExt, now_ms: int) -> tuple[Any, ...]:

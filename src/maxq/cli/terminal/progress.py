@@ -39,3 +39,25 @@ def progress_bar(what: str, total: int | None) -> Iterator[Tell]:
             bar.update(task, completed=done, words=words)
 
         yield tell
+
+
+@contextmanager
+def progress_in_bytes() -> Iterator[Callable[[str, int, int], None]]:
+    """Show bars during the block, if standard error is a terminal: one for each work that is told, with the bytes done
+    and in all."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield tell
