@@ -353,6 +353,32 @@ def test_a_slave_that_acts_and_reaches_no_name_server_leaves_the_group_to_the_ne
     play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
+def test_a_slave_that_stood_still_goes_on_with_what_was_done_in_its_place() -> None:
+    """It registers anew as it wakes, so that name servers never tell it that another one acted."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        master.machine.kill()
+        await group.until_serves(1)
+        pause = asyncio.ensure_future(one.machine.pause(35))
+        await group.until_serves(2)
+        await client.commit(2, 7)
+        messages = await client.pop(2)
+        for message in messages[:4]:
+            await client.ack(2, message)
+        await pause
+        await group.until_serves(1)
+        assert await client.committed(1) == 7
+        assert await client.pop(1) == []
+        assert not group.together
+
+    play(act, autoCreateSubscriptionGroup="true")
+
+
 def test_what_a_group_that_began_at_a_slave_did_not_acknowledge_comes_again_at_the_master() -> None:
     """The master has not heard of the group, and none of its members comes back for a while."""
 

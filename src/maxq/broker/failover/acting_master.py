@@ -141,9 +141,14 @@ class ActingMasterService:
         if not broker.enable_slave_acting_master:
             return None
         silent_ms = self._clock.monotonic_ms() - self._looked_ms
-        if silent_ms <= broker.broker_not_active_timeout_millis * 3 // 4:
+        if silent_ms <= self._sure_ms:
             return None
         return f"it did not look at its group for {silent_ms} ms, and another broker may stand in for it"
+
+    @property
+    def _sure_ms(self) -> int:
+        """Return for how long nobody takes this broker's place, however silent it is."""
+        return self._settings.broker.broker_not_active_timeout_millis * 3 // 4
 
     def preparation(self) -> str | None:
         """Return why this broker leaves promises to the one that stood in for it, which it has yet to ask; None if it
@@ -279,10 +284,23 @@ class ActingMasterService:
         except MaxQError as error:
             log.warning("no name server told who belongs to the group: %s", error)
             return False
-        self._told_ms = self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
+        untold_ms, self._told_ms = now_ms - self._told_ms, now_ms
         if not self.is_isolated:
+            if untold_ms > self._sure_ms:
+                await self._doubt_role(members)
             await self._follow(lambda: self.group.on_members(members), living=members)
         return True
+
+    async def _doubt_role(self, members: Mapping[int, str]) -> None:
+        """Have a slave that acts, and that no name server had told for so long who lives that another one may have
+        acted in its place, find out who is active as when it was started: it takes over from the others what they have
+        kept."""
+        async with self._changing:
+            others = {*self.group.members, *members} - {MASTER_ID, self.group.own_id}
+            if others and self.is_acting_master:
+                self._services.change(False)
+                self.group.pass_over((MASTER_ID, ""), self.group.members)
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
         """Handle a name server's notice of a new smallest id (905)."""
