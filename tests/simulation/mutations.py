@@ -45,7 +45,6 @@ from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer.message_sender import MessageSender, _Failures
 from maxq.codes import RequestCode
 from maxq.errors import MaxQError, MessageIllegalError, RemotingConnectError, RemotingSendError
-from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.replication.ha.group_transfer import GroupTransfer
@@ -321,10 +320,6 @@ def _take_at_once(self: ActingMasterService) -> str | None:
     return None
 
 
-def _version_now(self: SlaveToMasterSync, return_id: str) -> DataVersion:
-    return self._offsets.data_version
-
-
 def _all_of_it(told: bytes, queue_end: object) -> bytes:
     return told
 
@@ -437,19 +432,19 @@ MUTATIONS: Final = {
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
     "one name server of several says who lives": Mutation(
-        "acting", -1, ((GroupApi, "member_group", _ask_any_name_server),)
+        "acting", 3, ((GroupApi, "member_group", _ask_any_name_server),)
     ),
     "a slave acts beside one with a smaller id that a name server has lost": Mutation(
-        "acting", -1, ((ActingMasterService, "_replaced", _replace_anybody),)
+        "acting", 239, ((ActingMasterService, "_replaced", _replace_anybody),)
     ),
     "a master that comes back takes messages before it has asked its slaves": Mutation(
-        "acting", -1, ((ActingMasterService, "preparation", _take_at_once),)
+        "acting", 5, ((ActingMasterService, "preparation", _take_at_once),)
     ),
-    "of two slaves that acted in turn the master hears one": Mutation(
-        "acting", -1, ((SlaveToMasterSync, "_version_before", _version_now),)
-    ),
+    # Of two slaves that acted in turn the master hears both. Slaves take over from one another, so that a story would
+    # need two that cannot and a master that reaches both: test_of_two_slaves_that_acted_in_turn_both_are_taken_back_…
+    # (tests/unit/broker/failover/test_authority.py) shows it.
     "what a slave gave away of the end that its master has lost counts for other messages": Mutation(
-        "acting", -1, ((hand_back, "within", _all_of_it),)
+        "acting", 5, ((hand_back, "within", _all_of_it),)
     ),
     "recalls are answered before disk and slave have them": Mutation(
         "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)
@@ -545,7 +540,7 @@ MUTATIONS: Final = {
         "ledger-settings", 1, ((CommitLog, "_drop_made_ahead", _drop_whatever_is_behind_gaps),)
     ),
     "a log that begins where it ends loses its file": Mutation(
-        "store-faults", -1, ((CommitLog, "open_at", _open_without_file),)
+        "store-faults", 1, ((CommitLog, "open_at", _open_without_file),)
     ),
     "the index of a store that had none counts as complete": Mutation(
         "settings", 25, ((consume_queue_flusher, "INDEX_LACKS_KEYS", 0),)

@@ -1,8 +1,9 @@
 """One seed, one story of a broker group in which slaves may stand in for their master: a master with one or two slaves,
 under one or two name servers, with settings by the seed. Brokers and name servers are killed, lose their power, stand
 still, are cut off from one another, each from some of the others, and are started again in any order; several of that
-at the same time; their clocks jump. Clients with old routes ask all of them for everything (acting_clients.py, and
-PromiseClients for locks, commits, topics and groups).
+at the same time; their clocks jump. One name server of two may not hear a broker for long; and while a slave stands in,
+it may end, or the other slave and the name servers may lose it. Clients with old routes ask all of them for everything
+(acting_clients.py, and PromiseClients for locks, commits, topics and groups).
 
 What must hold, at the end or all the time:
 
@@ -65,7 +66,7 @@ _TIMER_PRECISION_MS: Final = 500
 _REST_S: Final = 300
 _KINDS: Final = (
     "kill", "kill", "kill", "power", "pause", "pause", "restart", "restart", "reset", "cut", "cut", "cut", "clock",
-    "all",
+    "all", "unheard", "unheard", "turns",
 )  # fmt: skip
 
 
@@ -219,7 +220,7 @@ class ActingStory:
         replicas = rng.choice((0, 0, *range(1, brokers + 1)))
         lowers = rng.chance(0.3)
         self._copies_all = role == "SYNC_MASTER" and (replicas or 2) == brokers and not (lowers and self._acts)
-        self._may_lose = self._flush == "ASYNC_FLUSH" and rng.chance(0.3)
+        self._may_lose = self._flush == "ASYNC_FLUSH" and rng.chance(0.5)
         more = {
             "flushDiskType": self._flush, "totalReplicas": str(brokers),
             "enableSlaveActingMaster": str(self._acts).lower(),
@@ -409,6 +410,12 @@ class ActingStory:
         if kind == "cut":
             await self._cut(rng, seconds)
             return
+        if kind == "unheard":
+            await self._unheard(rng)
+            return
+        if kind == "turns":
+            await self._turns(rng)
+            return
         if kind == "all":
             await self._end_all(rng)
             return
@@ -419,6 +426,8 @@ class ActingStory:
         server = rng.choice(free)
         if rng.chance(0.35) and self._master in free:
             server = self._master
+        if self._may_lose and server is self._master and kind in ("kill", "restart", "pause"):
+            kind = "power"
         self.marks[f"fault: {kind} of {server.name.rstrip(' 12')}"] += 1
         if kind == "reset":
             self._note(f"reset of {server.name}")
@@ -510,6 +519,52 @@ class ActingStory:
             for one, other in cut:
                 self._world.network.heal(one.machine.address, other.machine.address)
         self._note("the cut is over")
+
+    async def _unheard(self, rng: SimRng) -> None:
+        """One name server of two does not hear a broker for so long that it gives it up."""
+        broker = self._master if rng.chance(0.6) else rng.choice(self._brokers)
+        name_server, seconds = rng.choice(self._name_servers), rng.uniform(8, 25)
+        if len(self._name_servers) == 1 or self._would_serve_both("cut", frozenset({broker.name, name_server.name})):
+            return
+        self.marks["fault: a name server does not hear a broker"] += 1
+        self._note(f"{name_server.name} does not hear {broker.name} for {seconds:.1f} s")
+        with self._cut_off(broker, name_server):
+            await asyncio.sleep(seconds)
+        self._note(f"{name_server.name} hears {broker.name} again")
+
+    async def _turns(self, rng: SimRng) -> None:
+        """While a slave stands in for its master, it ends, or the other slave does not hear it, and name servers lose
+        it again and again."""
+        if len(self._brokers) < 3 or {server.name for server in self._brokers} & self._busy:
+            return
+        master, acting, other = self._brokers
+        self.marks["fault: slaves in turn"] += 1
+        self._note("slaves in turn: kill of the master")
+        with self._trouble("kill", master.name):
+            master.machine.kill()
+            await asyncio.sleep(rng.uniform(3, 8))
+            if rng.chance(0.5):
+                await self._end_one(acting, rng.choice(("kill", "restart", "pause")), rng.uniform(4, 12))
+            else:
+                await self._lose(rng, acting, other)
+            await asyncio.sleep(rng.uniform(0, 5))
+            await master.start()
+        self._note("slaves in turn: the master is back")
+
+    async def _lose(self, rng: SimRng, acting: Member, other: Member) -> None:
+        """Name servers lose a slave for moments, and the other one does not hear it."""
+        self._note(f"{acting.name} is lost, again and again")
+        with self._cut_off(acting, other):
+            for _ in range(rng.between(3, 10)):
+                self._world.network.reset(acting.machine.address)
+                await asyncio.sleep(rng.uniform(0.2, 1.2))
+
+    @contextlib.contextmanager
+    def _cut_off(self, one: Member, other: Member) -> Iterator[None]:
+        with self._trouble("cut", one.name, other.name):
+            self._world.network.partition(one.machine.address, other.machine.address)
+            yield
+            self._world.network.heal(one.machine.address, other.machine.address)
 
     async def _slow(self, rng: SimRng, ways: Sequence[tuple[Member, Member]], seconds: float) -> None:
         """Packets take long on these ways."""

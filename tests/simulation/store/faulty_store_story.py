@@ -3,7 +3,9 @@ log, the queues and their extensions, the index, the checkpoint, the inventory, 
 
 A broker whose log failed to sync stops itself. The next process starts on the same machine, where it sees what a failed
 sync has dropped, or after a loss of power; that may also come while it starts, or a moment after it. A start that the
-disk refuses is tried again. The rules are those of crash_story.py; they are looked at while the disk works.
+disk refuses is tried again. Some stores lose their power when retention has just deleted all but the newest file of the
+log, of which nothing was durable; the start that finds such a log, which begins where it ends, is killed before it
+writes a message, and there is another. The rules are those of crash_story.py; they are looked at while the disk works.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from maxq.errors import StoreFailedError, StoreRefusedError
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.testing.sim_disk import DiskFaults, PowerLoss, SimDisk
@@ -19,10 +22,12 @@ from maxq.testing.simulation import SimWorld
 from tests.simulation.disk_faults import FaultMix, SelfStop
 from tests.simulation.store.crash_story import CrashStory
 from tests.simulation.store.ext_story import ExtStory, bit_map_of
-from tests.simulation.store.workload import Workload
+from tests.simulation.store.store_world import new_store
+from tests.simulation.store.workload import TOPICS, Workload
 
 _ERRORS = (OSError, StoreFailedError, StoreRefusedError)
 _HEADER_BYTES = 40  # of an index file
+_AT_A_BOUNDARY = ("boundary", "emptied")  # endings of two lives, one after the other
 
 
 class FaultyWorkload(Workload):
@@ -60,6 +65,7 @@ class _FaultyLives(CrashStory):
         self._loses_power_next = False  # what the next start shows of a failed sync is not on the disk
         self._kept_to: int | None = None  # a killed process had given the system so much of the log
         self._heads = self.rng.fork("heads")
+        self._begins_at_end = False  # a start was killed whose log begins where it ends
 
     def _new_disk(self) -> SimDisk:
         rng = self.rng.fork("disk")
@@ -77,11 +83,21 @@ class _FaultyLives(CrashStory):
         spared: tuple[str, ...] = rng.choice(((), (), ("commitlog", "checkpoint"), ("consumequeue", "index")))
         mix = FaultMix(rng, spared)
         self._faults = mix if life != 99 and rng.chance(0.85) else None
+        began_at_end = self._begins_at_end
+        if life == 99 and self.rng.fork("emptied").chance(0.1):
+            for number, kind in enumerate(_AT_A_BOUNDARY):
+                super()._live(97 + number, kind)
         super()._live(life, ending)
+        if self._begins_at_end and not began_at_end:
+            self._faults = None
+            super()._live(life + 2_000, ending)
         self.marks |= {f"failed: {kind}" for kind in mix.seen}
         self.history.append(f"  faults: {dict(mix.seen)}")
 
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
+        if ending in _AT_A_BOUNDARY:
+            await self._at_a_boundary(world, ending)
+            return
         if self._faults is not None:
             world.disk.faults = self._faults
             sync = rng.fork("sync")
@@ -115,12 +131,43 @@ class _FaultyLives(CrashStory):
             world.disk.kill_process()
             raise PowerLoss
 
+    async def _at_a_boundary(self, world: SimWorld, ending: str) -> None:
+        """A life at a boundary of two files of the log. "boundary": the older one is whole when the power goes, and
+        nothing is durable of the newer one. "emptied": before that, retention deletes all but the newer one."""
+        self._stop = SelfStop()
+        store = new_store(self.config, world.disk, world.clock)
+        report = self._load(store)
+        assert report is not None
+        if not self._verify(store, report):
+            self._fresh_start = True
+            return
+        store.start()
+        self._store = store
+        size = store.config.mapped_file_size_commit_log
+        last = (store.max_physical_offset - 1) // size
+        while store.max_physical_offset // size <= last or not store.max_physical_offset % size:
+            assert store.put_message(MessageExtBrokerInner(TOPICS[0], 0, bytes(700))).ok
+        world.disk.fail_flush(f"*commitlog/{(last + 1) * size:020d}", 1_000)
+        if ending == "boundary":
+            await asyncio.sleep(store.config.flush_commit_log_thorough_interval / 1000 + 1)
+        for _ in range(20 if ending == "emptied" else 0):
+            world.clock.jump_wall_ms(10 * 3_600_000)  # more at a time would not be believed
+            store.time.now_ms()
+            store.cleaner.request()
+            await store.cleaner.clean()
+        world.disk.cut_power()
+
     def _load(self, store: MessageStore) -> RecoveryReport | None:
         self._stop.watch(store)
         report = store.load()
         if self._kept_to is not None:
             self.ledger.flushed_up_to(self._kept_to)
             self._kept_to = None
+        if 0 < report.min_offset == report.end_offset and not self._begins_at_end:
+            self._begins_at_end = True
+            self.marks.add("killed at the start of a log that begins where it ends")
+            self.disk.kill_process()
+            raise PowerLoss
         return report
 
     def _verify(self, store: MessageStore, report: RecoveryReport) -> bool:
