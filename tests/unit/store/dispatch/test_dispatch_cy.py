@@ -132,3 +132,80 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(form: ModuleType
     dispatcher.run(memoryview(log + again), len(log), len(log + again), 0)
     assert owner.topics[b"T"] is not gone
     assert [unit[0] for unit in owner.units("T", 0)] == [len(log)]
+
+
+_BLANK = struct.pack(">iI", 8, 0xCBD43194)
+
+
+class _Hooked(Owner):
+    """Attributes:
+    seen: the bytes of what it was called for.
+    """
+
+    def __init__(self, form: ModuleType) -> None:
+        super().__init__(form)
+        self.seen: list[bytes] = []
+
+    def dispatch_uncommon(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+        self.seen.append(bytes(view[position : position + size]))
+
+
+def _entry(body: bytes) -> bytes:
+    """A DLedger entry."""
+    return struct.pack(">ii", 1, 48 + len(body)) + bytes(40) + body
+
+
+def test_a_dispatcher_tells_how_far_it_has_come(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(b"T", 0, 0, 1000, b"x", b"") + _BLANK
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    assert (dispatcher.dispatched_offset, dispatcher.last_store_timestamp, dispatcher.records) == (0, 0, 0)
+    begin = len(log) - 8
+    assert dispatcher.run(memoryview(log), 0, begin, 1000) == begin, "the range ends before the filler"
+    assert (dispatcher.dispatched_offset, dispatcher.last_store_timestamp, dispatcher.records) == (
+        1000 + begin,
+        2000,
+        1,
+    )
+    assert dispatcher.run(memoryview(log), begin, len(log), 1000) == len(log), "filler may be a head alone"
+    assert dispatcher.dispatched_offset == 1000 + len(log)
+
+
+def test_an_empty_range_is_no_progress_and_one_outside_the_file_is_refused(form: ModuleType) -> None:
+    owner = Owner(form)
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    assert dispatcher.run(memoryview(b""), 0, 0, 1000) == 0
+    assert dispatcher.dispatched_offset == 0
+    for start, end in ((-1, 100), (0, 101)):
+        with pytest.raises(ValueError, match="outside the file of 100 bytes"):
+            dispatcher.run(memoryview(bytes(100)), start, end, 1000)
+
+
+def test_files_from_a_place_on_hold_entries_with_a_record_in_each(form: ModuleType) -> None:
+    owner = Owner(form)
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    dispatcher.entries_from = 1000
+    plain = record(b"T", 0, 0, 0, b"x", b"")
+    assert dispatcher.run(memoryview(plain), 0, len(plain), 0) == len(plain)
+    log, places = b"", [0]
+    for body in (b"no record", b"", None, None):
+        place = 1000 + len(log) + 48
+        log += _entry(record(b"T", 0, len(places), place, b"y", b"") if body is None else body)
+        places += [place] if body is None else []
+    filled = log + struct.pack(">i", -1) + bytes(96)
+    assert dispatcher.run(memoryview(filled), 0, len(filled), 1000) == len(filled)
+    assert [unit[0] for unit in owner.units("T", 0)] == places
+    torn = _entry(record(b"T", 0, 3, 3048, b"z", b""))
+    assert dispatcher.run(memoryview(torn), 0, len(torn) - 1, 3000) == 0
+    assert dispatcher.records == 3
+
+
+@pytest.mark.parametrize("entries_from", [0, 1 << 40])
+def test_who_looks_at_uncommon_records_gets_their_bytes(form: ModuleType, entries_from: int) -> None:
+    owner = _Hooked(form)
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    dispatcher.entries_from = entries_from
+    rolled_back = record(b"T", 0, 0, 0, b"x", b"", sys_flag=12)
+    log = rolled_back if entries_from else _entry(rolled_back)
+    dispatcher.run(memoryview(bytes(50) + log), 50, 50 + len(log), 0)
+    assert owner.seen == [rolled_back]
