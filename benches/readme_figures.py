@@ -1,4 +1,5 @@
-"""The picture and the table of numbers in README.md, README.zh.md and docs/explanation/benchmarks.md.
+"""The picture and the table of numbers in README.md, README.zh.md and docs/explanation/benchmarks.md, and there the
+table of the runs that they are from.
 
     python -m benches.readme_figures           # writes docs/images/cpu-{light,dark}.svg and the tables
 
@@ -26,6 +27,8 @@ PAGES: Final = {
     ROOT / "README.zh.md": "zh",
 }
 TABLE: Final = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
+RUNS_PAGE: Final = ROOT / "docs/explanation/benchmarks.md"
+RUNS: Final = re.compile(r"(?<=<!-- runs -->\n).*?(?=<!-- end of runs -->)", re.DOTALL)
 
 #: Of the picture: the workload's name there, its results file, and the workload.
 BARS: Final = (
@@ -109,6 +112,18 @@ def table(language: str) -> str:
     return lines
 
 
+def runs() -> str:
+    """The table of the runs that the figures are from: command, day, commit and machine, in Markdown."""
+    lines = "| Results | Command | Day | MaxQ | Machine |\n|---|---|---|---|---|\n"
+    for name in sorted({row.file for row in ROWS}):
+        found = results(name)
+        machine = found["machine"]
+        words = f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']:.0f} GiB, "
+        words += f"kernel {machine['kernel']}, Python {machine['python']}"
+        lines += f"| `{name}.json` | `{found['command']}` | {found['day']} | commit {found['commit']} | {words} |\n"
+    return lines
+
+
 def draw(dark: bool) -> None:
     """The picture: processor time a message, Java's as the full bar of each row."""
     ink, back, java_ink, our_ink = (
@@ -137,12 +152,13 @@ def draw(dark: bool) -> None:
 
 
 def main() -> None:
-    """Write both pictures and both tables."""
+    """Write both pictures and the tables."""
     IMAGES.mkdir(exist_ok=True)
     draw(dark=False)
     draw(dark=True)
     for page, language in PAGES.items():
         page.write_text(TABLE.sub(table(language), page.read_text()))
+    RUNS_PAGE.write_text(RUNS.sub(lambda _: runs(), RUNS_PAGE.read_text()))
 
 
 if __name__ == "__main__":

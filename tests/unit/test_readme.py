@@ -65,6 +65,22 @@ def test_the_table_is_that_of_the_results(page: Path) -> None:
     assert found[0] == readme_figures.table(readme_figures.PAGES[page]), "run: python -m benches.readme_figures"
 
 
+def test_the_page_of_benchmarks_shows_the_runs_that_the_figures_are_from() -> None:
+    found = readme_figures.RUNS.search(readme_figures.RUNS_PAGE.read_text())
+    assert found is not None
+    assert found[0] == readme_figures.runs(), "run: python -m benches.readme_figures"
+
+
+def test_a_section_with_measured_figures_names_what_measures_them() -> None:
+    silent = []
+    for page in (ROOT / "README.md", ROOT / "README.zh.md", *(ROOT / "docs").rglob("*.md")):
+        text = re.sub(r"^```.*?^```|^ {4}.*?$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for section in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
+            if re.search(r"\d ?(?:µs|ns|k/s|[MG]B/s)(?![\w/])", section) and "benches" not in section:
+                silent.append(f"{page.relative_to(ROOT)}: {section.splitlines()[0]}")
+    assert silent == []
+
+
 def test_the_pictures_show_the_figures_of_the_results() -> None:
     for name in ("light", "dark"):
         picture = (readme_figures.IMAGES / f"cpu-{name}.svg").read_text()
