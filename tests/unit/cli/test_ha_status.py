@@ -9,6 +9,7 @@ import pytest
 from maxq.cli.admin.replication import ha_status
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
+from maxq.errors import ClientError
 from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 
 MASTER = HARuntimeInfo(
@@ -71,6 +72,11 @@ async def test_other_forms_have_a_row_for_each_slave_and_the_wire_body_as_json()
     ]
     value: Any = report.objects()
     assert value["broker0:10911"]["haConnectionInfo"][0]["transferredByteInSecond"] == 2048
+
+
+async def test_a_cluster_whose_masters_are_gone_is_an_error_that_names_the_way_to_a_slave() -> None:
+    with pytest.raises(ClientError, match=r"no broker of cluster C is a master now; .*clusterList.* -b asks one"):
+        await ask()
 
 
 def test_an_interval_repeats_until_the_command_is_ended(

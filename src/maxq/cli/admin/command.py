@@ -24,7 +24,7 @@ from maxq.cli.terminal.near_names import near_names
 from maxq.cli.terminal.report import Report, Style, show
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
-from maxq.errors import ConfigError
+from maxq.errors import ClientError, ConfigError
 from maxq.machine import system_environment
 
 P = ParamSpec("P")
@@ -132,6 +132,7 @@ async def addresses(admin: Admin, broker: str | None, cluster: str | None, *, ma
 
     Raises:
         ConfigError: neither or both are given.
+        ClientError: no broker of the cluster is a master now.
     """
     if (broker is None) == (cluster is None):
         raise ConfigError("one of -b/--brokerAddr and -c/--clusterName is needed")
@@ -139,5 +140,11 @@ async def addresses(admin: Admin, broker: str | None, cluster: str | None, *, ma
         return [broker]
     assert cluster is not None
     if masters:
-        return await admin.brokers.masters_of_cluster(cluster)
+        found = await admin.brokers.masters_of_cluster(cluster)
+        if not found:
+            raise ClientError(
+                f"no broker of cluster {cluster} is a master now; maxq admin clusterList shows those that are there, "
+                "and -b asks one of them"
+            )
+        return found
     return await admin.brokers.addresses_of_cluster(cluster)

@@ -13,11 +13,11 @@ from maxq.cli.admin.values import is_true, version_name
 from maxq.cli.help_pages import CommandApp
 from maxq.cli.options import server_address
 from maxq.cli.terminal.progress import tracked
-from maxq.cli.terminal.report import Report, done_report
+from maxq.cli.terminal.report import Report, aligned_lines, done_report
 from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError, RemoteProtocolError, RemotingError
-from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
+from maxq.protocol.body.consumer_info import ConsumerRunningInfo, SetMessageRequestModeRequestBody
 from maxq.protocol.body.heartbeat import ConnectionInfo, ConsumerConnection
 from maxq.protocol.body.offsets import ConsumeStats
 from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig, subscription_text
@@ -292,8 +292,10 @@ async def consumer_status(
         ]
         columns = {"topic": "#Topic", "brokerName": "#Broker Name", "queueId": "#QID", "offset": "#Consumer Offset"}
         columns |= {"cached": "#Cached", "locked": "#Locked"}
-        notes = ["", *(f"{name} = {value}" for name, value in sorted(info.properties.items()))]
-        return Report(columns, rows, value=to_plain(info), notes=[*notes, *([info.jstack] if info.jstack else [])])
+        notes = [*_rates(info), "", *(f"{name} = {value}" for name, value in sorted(info.properties.items()))]
+        if info.jstack:
+            notes += ["", info.jstack]
+        return Report(columns, rows, value=_member(info), notes=notes)
     members = await admin.groups.connections(group, broker)
     subscriptions: dict[str, dict[str, str]] = {}
     member_rows = []
@@ -306,6 +308,28 @@ async def consumer_status(
         notes = ["WARN: Different subscription in the same group of consumer!!! Messages are lost to it:", *differing]
     columns = {"index": "#Index", "clientId": "#ClientId", "clientAddr": "#ClientAddr", "version": "#Version"}
     return Report(columns | {"queues": "#Queues"}, member_rows, notes=["", *notes])
+
+
+def _member(info: ConsumerRunningInfo) -> dict[str, Any]:
+    """Return what a member says of itself for --json: the wire body, with its tables of queues as lists."""
+    tables = {
+        "mqTable": [queue.to_json() | held.to_json() for queue, held in sorted(info.mq_table.items())],
+        "mqPopTable": [queue.to_json() | held.to_json() for queue, held in sorted(info.mq_pop_table.items())],
+    }
+    return {**to_plain(info), **tables}
+
+
+def _rates(info: ConsumerRunningInfo) -> list[str]:
+    """Return the rates and times of each topic as mqadmin prints them: times in ms, rates a second."""
+    if not info.status_table:
+        return []
+    heads = ("#Topic", "#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS", "#ConsumeFailed TPS")
+    rows = [
+        (topic, rates.pull_rt, rates.pull_tps, rates.consume_rt, rates.consume_ok_tps, rates.consume_failed_tps,
+         rates.consume_failed_msgs)
+        for topic, rates in sorted(info.status_table.items())
+    ]  # fmt: skip
+    return ["", *aligned_lines((*heads, "#ConsumeFailedMsgsInHour"), rows)]
 
 
 def compared_subscriptions(subscriptions: dict[str, dict[str, str]]) -> list[str]:

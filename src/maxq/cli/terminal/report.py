@@ -8,7 +8,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -104,10 +104,14 @@ def show(report: Report, style: Style) -> None:
 
 
 def _aligned(report: Report) -> str:
-    lines = [list(report.columns.values()), *([_cell(value) for value in row] for row in report.rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(report.columns))]
-    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join((*padded, *report.notes)) + "\n"
+    return "\n".join((*aligned_lines(report.columns.values(), report.rows), *report.notes)) + "\n"
+
+
+def aligned_lines(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """Return a table as lines of text: the heads and the rows, in columns of one width."""
+    lines = [list(heads), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def _show_table(report: Report) -> None:

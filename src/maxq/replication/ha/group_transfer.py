@@ -70,6 +70,8 @@ class AckRule:
         """Return the role with the setting that decides it, and what sends wait for."""
         store = self._settings.store
         role, number = store.broker_role, store.in_sync_replicas
+        if role == "SLAVE":
+            return role, "go to the master"
         if role != "SYNC_MASTER":
             return role, "wait for no slave"
         if not number:

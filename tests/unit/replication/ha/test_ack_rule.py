@@ -86,6 +86,7 @@ def test_the_start_up_line_says_the_rule(store: dict[str, Any], words: str) -> N
     ("acting", "store", "sentence"),
     [
         (False, {"brokerRole": "ASYNC_MASTER"}, "ASYNC_MASTER: sends wait for no slave"),
+        (False, {"brokerRole": "SLAVE"}, "SLAVE: sends go to the master"),
         (False, {"inSyncReplicas": "1"}, "SYNC_MASTER, inSyncReplicas=1: sends wait for no slave"),
         (False, {"inSyncReplicas": "2"}, "SYNC_MASTER, inSyncReplicas=2: sends wait for one slave"),
         (
