@@ -13,11 +13,13 @@ others can read, is refused, for it says to whom a command connects and as whom.
 """
 
 import difflib
+import fcntl
 import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -74,14 +76,8 @@ class Contexts:
             raise ConfigError(f"{place} {self.path} has no context {name!r:.80}; {remedy}")
         return found
 
-    def save(self) -> None:
-        """Write the file, for its user alone.
-
-        Raises:
-            ConfigError: it cannot be written.
-        """
-        from maxq.runtime.files.durable_files import DurableFiles  # few commands write it
-
+    def text(self) -> str:
+        """Return the content of the file."""
         lines = [_HEAD]
         if self.current:
             lines.append(f"current = {_quoted(self.current)}\n")
@@ -89,10 +85,34 @@ class Contexts:
             lines.append(f"\n[contexts.{_quoted(name)}]\n")
             values = ((setting, getattr(profile, setting)) for setting in _SETTINGS)
             lines += [f"{setting} = {_quoted(value)}\n" for setting, value in values if value]
-        try:
-            DurableFiles().replace(self.path, "".join(lines).encode(), private=True)
-        except OSError as error:
-            raise ConfigError(f"file {self.path} cannot be written: {error.strerror}") from None
+        return "".join(lines)
+
+
+@contextmanager
+def changed_contexts() -> Iterator[Contexts]:
+    """Read the file, and write what the block makes of it; meanwhile no other process changes it. The file is its
+    user's alone. If the block raises an error, nothing is written.
+
+    Raises:
+        ConfigError: as `load_contexts`; it cannot be written.
+    """
+    from maxq.runtime.files.durable_files import DurableFiles  # few commands write it
+
+    path = contexts_file()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"the folder {path.parent} cannot be made: {error.strerror}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        contexts = load_contexts()
+        yield contexts
+        DurableFiles().replace(path, contexts.text().encode(), private=True)
+    except OSError as error:
+        raise ConfigError(f"file {path} cannot be written: {error.strerror}") from None
+    finally:
+        os.close(folder)
 
 
 def contexts_file() -> Path:

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from maxq.cli.app import run
-from maxq.cli.contexts import load_contexts
+from maxq.cli.contexts import Profile, changed_contexts, load_contexts
 
 PAGE = Path(__file__).parents[3] / "docs/reference/command-line.md"
 PROD = ["--namesrv", "10.0.0.1;10.0.0.2:9999", "--tls", "verify", "--access-key", "alice", "--secret-key", "s3cret"]
@@ -185,6 +187,32 @@ def test_the_connection_of_the_shell_is_that_of_its_lines(
         assert run(["shell", *options]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["namesrv"]["value"], found["tls"]["value"]) == (namesrv, tls), options
+
+
+def test_a_process_that_changes_the_file_waits_for_another_one(file: Path) -> None:
+    words = [sys.executable, "-m", "maxq", "context", "add", "theirs", "-n", "h"]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    with changed_contexts() as contexts:
+        process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+        while not _waits_for_a_lock(process.pid):
+            assert process.poll() is None, "it changed the file meanwhile"
+        contexts.profiles["ours"] = Profile("h:1")
+    assert process.wait(60) == 0
+    assert set(load_contexts().profiles) == {"ours", "theirs"}
+    assert file.parent.stat().st_mode & 0o77 == 0
+
+
+def _waits_for_a_lock(pid: int) -> bool:
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and str(pid) in line.split() for line in locks)
+
+
+def test_a_folder_that_cannot_be_made_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "file"))
+    assert f"the folder {home}/file/maxq cannot be made: " in refusal(["context", "add", "x", "-n", "h"], capsys)
 
 
 def test_a_secret_may_come_from_standard_input(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

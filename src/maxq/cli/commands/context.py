@@ -10,7 +10,7 @@ import typer
 
 from maxq.cli.connection import AccessKey, ContextName, Namesrv, SecretKey, Tls, found_connection
 from maxq.cli.connection_variables import CONTEXT_VARIABLE
-from maxq.cli.contexts import Profile, checked_name, load_contexts
+from maxq.cli.contexts import Profile, changed_contexts, checked_name, load_contexts
 from maxq.cli.help_pages import CONNECTION, OUTPUT, CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.options import name_servers
@@ -79,19 +79,20 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Add a context, or with --replace write one anew."""
-    contexts = load_contexts()
-    if checked_name(context_name) in contexts.profiles and not replace:
-        raise ConfigError(f"context {context_name} is in file {contexts.path} already: --replace writes it anew")
+    checked_name(context_name)
     secret = _secret(secret_key) if secret_key == _STANDARD_INPUT else secret_key
     if bool(access_key) != bool(secret):
         raise ConfigError("--access-key and --secret-key are given together or not at all")
     for option, value in (("--access-key", access_key), ("--secret-key", secret), ("--security-token", security_token)):
         if not value.isprintable():
             raise ConfigError(f"{option} must be a text of one line")
-    contexts.profiles[context_name] = Profile(namesrv, _tls(tls), access_key, secret, security_token)
-    if use:
-        contexts.current = context_name
-    contexts.save()
+    profile = Profile(namesrv, _tls(tls), access_key, secret, security_token)
+    with changed_contexts() as contexts:
+        if context_name in contexts.profiles and not replace:
+            raise ConfigError(f"context {context_name} is in file {contexts.path} already: --replace writes it anew")
+        contexts.profiles[context_name] = profile
+        if use:
+            contexts.current = context_name
     is_used = contexts.current == context_name
     rest = "it is in use" if is_used else f"`maxq context use {context_name}` makes it the usual one"
     sentence = f"context {context_name} is saved in {contexts.path}; {rest}"
@@ -156,11 +157,10 @@ def use(
     """Use a context in all commands from now on that are given none."""
     if (context_name is None) != none:
         raise ConfigError("name a context, or give --none to use none")
-    contexts = load_contexts()
-    if context_name is not None:
-        contexts.profile(context_name)
-    contexts.current = context_name or ""
-    contexts.save()
+    with changed_contexts() as contexts:
+        if context_name is not None:
+            contexts.profile(context_name)
+        contexts.current = context_name or ""
     sentence = f"context {context_name} is in use" if context_name else "no context is in use"
     _done(sentence, as_json, context=context_name)
     variable = os.environ.get(CONTEXT_VARIABLE, "")
@@ -171,12 +171,11 @@ def use(
 @app.command()
 def remove(context_name: Name, as_json: AsJson = False) -> None:
     """Remove a context and its secrets from the file."""
-    contexts = load_contexts()
-    contexts.profile(context_name)
-    del contexts.profiles[context_name]
-    if contexts.current == context_name:
-        contexts.current = ""
-    contexts.save()
+    with changed_contexts() as contexts:
+        contexts.profile(context_name)
+        del contexts.profiles[context_name]
+        if contexts.current == context_name:
+            contexts.current = ""
     sentence = f"context {context_name} is removed from {contexts.path}"
     _done(sentence, as_json, context=context_name, file=str(contexts.path))
 
