@@ -9,6 +9,7 @@ import pytest
 from maxq.testing.server_process import ServerProcess
 from tests.integration.cli.harness import maxq
 from tests.interop.processes.servers import free_port_base, wait_until
+from tests.json_output import check_output
 
 MEMBERS = ("n0", "n1", "n2")
 
@@ -38,6 +39,7 @@ def test_what_was_appended_is_there_when_the_leader_was_killed(
     def settled() -> bool:
         """Two members elect a leader before the third one is there, which follows when the leader has reached it."""
         rows = json.loads(maxq(*options, "status", "--json").out)
+        check_output("dledger status", rows)
         roles.update((row["member"], row["role"]) for row in rows)
         return sorted(row["role"] for row in rows) == ["FOLLOWER", "FOLLOWER", "LEADER"]
 

@@ -21,6 +21,7 @@ from maxq.protocol.dledger.dledger_messages import (
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.files.system import SystemClock
+from tests.json_output import check_output
 
 
 class Member:
@@ -79,6 +80,7 @@ async def test_every_member_says_its_role_and_how_far_it_is(members: dict[str, M
     assert (rows["n1"]["role"], rows["n1"]["committed"], rows["n1"]["behind"]) == ("FOLLOWER", 9, 2)
     assert (rows["n2"]["role"], rows["n2"]["leader"], rows["n2"]["behind"]) == ("", "n0", None)  # Java's tells no more
     assert not report.failures
+    check_output("admin dledgerStatus", report.objects())
 
 
 async def test_a_member_that_does_not_answer_is_named(members: dict[str, Member]) -> None:

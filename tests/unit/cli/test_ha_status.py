@@ -11,6 +11,7 @@ from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import ClientError
 from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from tests.json_output import check_output
 
 MASTER = HARuntimeInfo(
     master=True,
@@ -72,6 +73,7 @@ async def test_other_forms_have_a_row_for_each_slave_and_the_wire_body_as_json()
     ]
     value: Any = report.objects()
     assert value["broker0:10911"]["haConnectionInfo"][0]["transferredByteInSecond"] == 2048
+    check_output("admin haStatus", value)
 
 
 async def test_a_cluster_whose_masters_are_gone_is_an_error_that_names_the_way_to_a_slave() -> None:
