@@ -75,14 +75,26 @@ def decode_pop_answer(reply: RemotingCommand, topic: str, broker_name: str, *, o
     counts = parse_order_count_info(header.order_count_info or "") if order else {}
     for message in messages:
         if const.PROPERTY_POP_CK not in message.properties:
-            _give_handle(message, header, starts, known, counts, broker_name)
+            _give_handle(message, _place_in(topic, message), header, starts, known, counts, broker_name)
         message.properties.setdefault(const.PROPERTY_FIRST_POP_TIME, str(header.pop_time))
         message.topic = topic
     return PopResult(status, messages, header.pop_time, header.invisible_time, header.rest_num)
 
 
+def _place_in(topic: str, message: MessageExt) -> tuple[int, int]:
+    """Return the queue id and the queue offset at which a message of `topic` was popped. A message that was sent to
+    another topic and to light queues tells its offset in each of these, which have one queue."""
+    names = message.properties.get(const.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    offsets = message.properties.get(const.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    told = dict(zip(names, offsets, strict=False)).get(topic, "")
+    if topic != message.topic and told.isdecimal():
+        return 0, int(told)
+    return message.queue_id, message.queue_offset
+
+
 def _give_handle(
     message: MessageExt,
+    place: tuple[int, int],
     header: PopMessageResponseHeader,
     starts: dict[str, int],
     known: dict[str, set[int]],
@@ -90,12 +102,12 @@ def _give_handle(
     broker_name: str,
 ) -> None:
     mark = retry_mark(message.topic)
-    key = f"{mark}@{message.queue_id}"
-    start = starts.get(key, message.queue_offset) if not starts else starts.get(key)
-    if start is None or (known and message.queue_offset not in known.get(key, ())):
+    queue_id, offset = place
+    key = f"{mark}@{queue_id}"
+    start = starts.get(key, offset) if not starts else starts.get(key)
+    if start is None or (known and offset not in known.get(key, ())):
         raise RemoteProtocolError(
-            f"the answer brings message {message.queue_offset} of queue {message.queue_id}, which its offset lists do "
-            "not name"
+            f"the answer brings message {offset} of queue {queue_id}, which its offset lists do not name"
         )
     message.properties[const.PROPERTY_POP_CK] = str(
         ExtraInfo(
@@ -105,11 +117,11 @@ def _give_handle(
             header.revive_qid,
             mark,
             broker_name,
-            message.queue_id,
-            message.queue_offset,
+            queue_id,
+            offset,
         )
     )
-    count = counts.get(f"{mark}@{queue_offset_key(message.queue_id, message.queue_offset)}", counts.get(key, 0))
+    count = counts.get(f"{mark}@{queue_offset_key(queue_id, offset)}", counts.get(key, 0))
     if count > 0:
         message.reconsume_times = count
 

@@ -19,7 +19,7 @@ from maxq.protocol.header.pull import (
     PeekMessageRequestHeader,
     PollingInfoRequestHeader,
 )
-from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.protocol.message.pop_extra_info import ExtraInfo, retry_topic_v1, retry_topic_v2
 from maxq.runtime.files.system import SystemClock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -489,6 +489,33 @@ async def test_tags_choose_and_the_cursor_passes_over_the_others(broker: Running
     await batch_ack(broker, found)
     assert broker.controller.offsets.query_offset(GROUP, "T", 1) == 5
     assert await popped(broker, exp="A") == []
+
+
+async def test_tags_choose_in_light_queues_too(start_broker: Start) -> None:
+    """Handles name the places in the light queue, which are others than those in the topic's."""
+    broker = await start_broker(**QUICK, enableMultiDispatch="true", enableLmq="true")
+    broker.create_topic("T", 1)
+    assert (await broker.send("T", b"elsewhere")).code == 0
+    for number, tag in enumerate("BABAA"):
+        reply = await broker.send("T", b"%d" % number, TAGS=tag, INNER_MULTI_DISPATCH="%LMQ%x")
+        assert reply.code == 0, reply.remark
+    found = await popped(broker, "%LMQ%x", exp="A", max_msg_nums=2)
+    found += await popped(broker, "%LMQ%x", exp="A")
+    places = [(message.body, (handle_of(message).queue_offset, handle_of(message).queue_id)) for message in found]
+    assert places == [(b"1", (1, 0)), (b"3", (3, 0)), (b"4", (4, 0))]
+    for message in found:
+        assert (await ack(broker, message)).code == 0
+    assert broker.controller.offsets.query_offset(GROUP, "%LMQ%x", 0) == 5
+
+
+async def test_an_inner_batch_is_given_as_one_message(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})
+    for count in (4, 3):
+        batch = encode_batch([Message("B", b"%d" % number, {}) for number in range(count)])
+        assert (await broker.invoke(broker.send_request("B", batch, batch=True))).code == 0
+    given = await popped(broker, "B")
+    assert [(handle_of(one).start_offset, handle_of(one).queue_offset) for one in given] == [(0, 0), (0, 4)]
 
 
 async def test_properties_choose(start_broker: Start) -> None:

@@ -129,6 +129,17 @@ def test_what_is_left_in_queues_that_were_not_read_is_told(make_parts: Callable[
     assert (found.count, found.rest_num, len(found.points)) == (3, 3, 1)
 
 
+@pytest.mark.parametrize("filled", [0, 1])
+def test_of_queues_that_were_not_read_an_empty_one_has_nothing_left(
+    make_parts: Callable[..., PopParts], filled: int
+) -> None:
+    parts = make_parts()
+    parts.create(queues=2)
+    parts.fill(_some(0, 3), queue_id=filled)
+    found = Reader(parts).pop(max_msg_nums=3)
+    assert (found.count, found.rest_num) == (3, 0)
+
+
 def test_one_queue_may_be_asked_for(make_parts: Callable[..., PopParts]) -> None:
     parts = make_parts()
     parts.create(queues=3)
@@ -145,6 +156,15 @@ def test_topics_of_priorities_are_read_from_the_highest_queue_down(make_parts: C
     assert _bodies(Reader(parts).pop()) == [b"2", b"1", b"0"]
 
 
+def test_a_priority_factor_of_100_has_every_pop_begin_at_the_highest_queue(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(priorityOrderAsc="true")
+    parts.create(queues=2, attributes={"+message.type": "PRIORITY"})
+    for queue_id in range(2):
+        parts.fill([b"%d" % queue_id] * 300, queue_id=queue_id)
+    reader = Reader(parts)
+    assert {body for _ in range(300) for body in _bodies(reader.pop(max_msg_nums=1))} == {b"1"}
+
+
 def test_a_queue_with_too_many_open_messages_rests(make_parts: Callable[..., PopParts]) -> None:
     parts = make_parts(enablePopMessageThreshold="true", popInflightMessageThreshold="3")
     parts.create()
@@ -157,6 +177,7 @@ def test_a_queue_with_too_many_open_messages_rests(make_parts: Callable[..., Pop
     assert live is not None
     parts.buffer.ack(live, [0])
     assert _bodies(reader.pop()) == _some(4, 2)
+    assert reader.pop().rest_num == 0
 
 
 # --- where a queue goes on -------------------------------------------------------------------------------------------
@@ -168,6 +189,18 @@ def test_a_new_group_may_begin_at_the_last_message(make_parts: Callable[..., Pop
     parts.fill(_some(0, 5))
     assert _bodies(Reader(parts).pop(init_mode=INIT_MAX)) == [b"4"]
     assert parts.offsets.query_offset(GROUP, "T", 0) == 4
+
+
+def test_a_group_that_has_begun_does_not_begin_again(make_parts: Callable[..., PopParts]) -> None:
+    """It has acknowledged nothing, and this consumer would have it begin at the end."""
+    parts = make_parts(initPopOffsetByCheckMsgInMem="false")
+    parts.create()
+    parts.fill(_some(0, 5))
+    reader = Reader(parts)
+    assert _bodies(reader.pop(max_msg_nums=1)) == [b"0"]
+    assert reader.reader.offset("T", GROUP, 0, INIT_MAX) == 1
+    assert _bodies(reader.pop(init_mode=INIT_MAX)) == _some(1, 4)
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 0
 
 
 def test_a_reset_of_the_group_counts_once(reader: Reader, parts: PopParts) -> None:
@@ -206,6 +239,15 @@ def test_what_the_filter_rejects_is_passed_over_also_behind_what_is_open(reader:
     assert (found.count, found.passed) == (0, 3)
     assert reader.reader.offset("T", GROUP, 0) == 5
     assert parts.offsets.query_offset(GROUP, "T", 0) == 0, "two messages are open before them"
+
+
+def test_what_the_filter_rejects_in_several_queues_is_told_together(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts()
+    parts.create(queues=2)
+    for queue_id, count in enumerate((2, 3)):
+        parts.fill(_some(0, count), queue_id=queue_id, TAGS="B")
+    wanted = SubscriptionData(topic="T", sub_string="A", tags_set={"A"}, code_set={java_hash("A")})
+    assert Reader(parts).pop(subscription=wanted).passed == 5
 
 
 # --- retry topics ----------------------------------------------------------------------------------------------------
