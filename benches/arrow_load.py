@@ -2,7 +2,7 @@
 
 python benches/arrow_load.py maxq_arrow send|receive HOST:PORT COUNT BYTES [COLUMN ...]
 
-The loops are those of ../shared/bench/clients/load.py: a warm client, COUNT messages with a tag, every received body
+The loops are those of client_load.py: a warm client, COUNT messages with a tag, every received body
 looked at (its length). Columns are those that a receiver asks for; without them it gets all. Prints one JSON line.
 """
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Measure what the command line names."""
     which, what, address, count, size = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
     work = _send if what == "send" else _receive
-    done, wall, cpu = work(address, f"clients{size}", count, size)
+    done, wall, cpu = work(address, f"Bench{size}", count, size)
     times = {"per_s": round(done / wall), "wall_us": round(wall / done * 1e6, 2), "cpu_us": round(cpu / done * 1e6, 3)}
     print(json.dumps({"client": which, "what": what, "size": size, "messages": done, **times}))
 

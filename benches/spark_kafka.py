@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Spark on topics of ours and on Kafka's, in one session on the same processors: issue 4's table.
+"""Spark on topics of ours and on Kafka's, in one session on the same processors.
 
     python benches/spark_kafka.py noop parquet stream files store count every micro sink
     mkfifo tasks; python benches/spark_kafka.py - < tasks &          # one at a time, as the machine is free
 
-Kafka comes from the peers' scripts (`--peers`; `kafka.sh install` and the jars of `spark.sh install` have been done).
+Kafka and the jars of Spark's Kafka source come from Maven Central (peer_servers.py).
 It and standalone MaxQ brokers are started, filled with 2 M messages of 200 B and 500 k of 1 KiB in 4 queues, and
 stopped at the end. Ours have a key, a tag and the unique key that clients give them; Kafka's a value only. A task is
 run `--repeat` times, ours and Kafka's in turn; the last round counts, and ends in a line of ratios beside what is
-wanted. `store`, `count` and `every` read the files while the broker runs; the floor is the peers' source of ready
-Arrow batches.
+wanted. `store`, `count` and `every` read the files while the broker runs; the floor is a source of ready Arrow
+batches (floor_source.py).
 """
 
 import argparse
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -24,15 +23,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benches.floor_source import FloorSource
+from benches.load.measure import cpu_seconds_of
 from benches.load.request import Target
+from benches.peer_servers import Running, client_environment, kafka, spark_kafka_jars
 from benches.spark_source import SEVEN, fill
 from maxq.testing.server_process import StandaloneProcess
 
@@ -49,51 +51,55 @@ MUST = {
 }  # fmt: skip
 
 
-def peer_functions(folder: Path) -> ModuleType:
-    """spark_kafka.py of the peers: its floor, and its count of processor time."""
-    spec = importlib.util.spec_from_file_location("peers_spark_kafka", folder / "spark_kafka.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def emit(**row: object) -> None:
     print(json.dumps(row), flush=True)
 
 
-@contextlib.contextmanager
-def kafka(folder: Path, rows: dict[str, int]) -> Iterator[int]:
-    """A Kafka with the topics; its pid."""
+def tree_cpu() -> float:
+    """Processor seconds of this process and its descendants, ended ones too: Spark's JVM, Python workers, servers."""
+    used: dict[int, float] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit():
+                words = (folder / "stat").read_text().rpartition(")")[2].split()
+                used[int(folder.name)] = sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+                children[int(words[1])].append(int(folder.name))
+    total, left = 0.0, [os.getpid()]
+    while left:
+        one = left.pop()
+        total += used[one]
+        left += children[one]
+    return total
 
-    def script(*arguments: str) -> None:
-        subprocess.run([str(folder / "kafka.sh"), *arguments], check=True, stdout=sys.stderr)
 
-    peers = Path(os.environ.setdefault("PEERS", str(Path("~/.cache/peers").expanduser())))
-    script("start")
-    try:
-        script("load", str(rows["s200"]), str(rows["s1k"]))
-        yield int((Path(os.environ.get("PEERS_RUN", peers / "run")) / "kafka/server.pid").read_text())
-    finally:
-        script("stop")
+def fill_kafka(address: str, rows: dict[str, int]) -> None:
+    """Send the messages, and make the topics that are written to."""
+    program = Path(__file__).with_name("client_load.py")
+    for topic, count in rows.items():
+        words = ["confluent", "send", address, str(count - 1), str(SIZES[topic]), topic]  # and the warm one
+        subprocess.run([client_environment() / "bin/python", program, *words], check=True, stdout=sys.stderr)
+    for topic in ("w200", "w1024", "m100"):
+        subprocess.run(
+            [client_environment() / "bin/python", program, "confluent", "send", address, "1", "100", topic],
+            check=True, stdout=sys.stderr,
+        )  # fmt: skip
 
 
 class Bench:
     """The tasks, in one session."""
 
     def __init__(
-        self, arguments: argparse.Namespace, servers: dict[str, StandaloneProcess], kafka_pid: int, rows: dict[str, int]
+        self, arguments: argparse.Namespace, servers: dict[str, StandaloneProcess], kafka: Running, rows: dict[str, int]
     ) -> None:
         from maxq.pipeline import register
         from maxq.pipeline.session import local_session
 
-        jars = Path(os.environ["PEERS"]) / "spark/jars"
-        self.peers = peer_functions(arguments.peers)
-        self.bootstrap = f"127.0.0.1:{os.environ.get('KAFKA_PORT', '38092')}"
+        self.bootstrap = kafka.address
         self.repeat, self.servers, self.rows = arguments.repeat, servers, rows
-        self.pids = [kafka_pid, *(server.pid for server in servers.values())]
+        self.pids = [kafka.pid, *(server.pid for server in servers.values())]
         self.work = Path(tempfile.mkdtemp(prefix="spark-kafka-", dir=arguments.folder))
-        settings = {"spark.driver.extraClassPath": f"{jars}/*"}
+        settings = {"spark.driver.extraClassPath": f"{spark_kafka_jars()}/*"}
         self.spark = local_session("bench", master="local[2]", driver_memory="2g", settings=settings)
         register(self.spark)
         self.wires: dict[str, Callable[..., Any]] = {"kafka": self.kafka, "ours": self.ours}
@@ -117,7 +123,7 @@ class Bench:
         return self.spark.read.format("rocketmq-store").options(**options).load(str(self.servers[topic].store))
 
     def floor(self, topic: str) -> Any:
-        return self.spark.read.format("floor").options(rows=self.rows[topic], size=SIZES[topic], arrow="1").load()
+        return self.spark.read.format("floor").options(rows=self.rows[topic], size=SIZES[topic]).load()
 
     def out(self, name: str) -> str:
         shutil.rmtree(self.work / name, ignore_errors=True)
@@ -142,11 +148,11 @@ class Bench:
         rates: dict[str, float] = {}
         for turn in range(self.repeat):
             for name, way in ways.items():
-                before = [self.peers.tree_cpu(os.getpid()), sum(map(self.peers.cpu, self.pids))]
+                before = [tree_cpu(), cpu_seconds_of(self.pids)]
                 began = time.monotonic()
                 way()
                 seconds = time.monotonic() - began
-                spark, brokers = self.peers.tree_cpu(os.getpid()), sum(map(self.peers.cpu, self.pids))
+                spark, brokers = tree_cpu(), cpu_seconds_of(self.pids)
                 rates[name] = rows / seconds
                 emit(task=task, topic=topic, what=name, run=turn + 1, rows=rows, seconds=round(seconds, 3),
                      rows_s=round(rates[name]), spark_cpu_s=round(spark - before[0] - (brokers - before[1]), 2),
@@ -282,20 +288,10 @@ class Bench:
         finally:
             self.rows = rows
 
-    def register_floor(self) -> None:
-        """The peers' Arrow source and stream, as the format `floor`."""
-        ignored = SimpleNamespace(pyds_rows=0, micro_batches=0)
-        self.peers.pyds(self.spark, ignored, "pyds_arrow", lambda *_: None, lambda *_: None)
-
-
-#: Beside the project, as the other instruments are.
-_PEERS = Path(__file__).resolve().parents[2] / "shared" / "bench" / "peers"
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+", help="of the above, noop:s1k of one size; - reads them from stdin")
-    parser.add_argument("--peers", type=Path, default=_PEERS, help="the scripts")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--rows", type=int, default=2_000_000, help="of 200 B; a quarter as many of 1 KiB")
     parser.add_argument("--repeat", type=int, default=2)
@@ -308,8 +304,10 @@ def main() -> None:
             asyncio.run(fill(Target.at(servers[topic].broker_address), topic, count, SIZES[topic]))
         for topic, count in {"micro": MICRO_ROWS * TRIGGERS * 10, "w_s200": 4, "w_s1k": 4}.items():
             asyncio.run(fill(Target.at(servers["w"].broker_address), topic, count, 200))
-        bench = Bench(arguments, servers, running.enter_context(kafka(arguments.peers, rows)), rows)
-        bench.register_floor()
+        peer = running.enter_context(kafka())
+        fill_kafka(peer.address, rows)
+        bench = Bench(arguments, servers, peer, rows)
+        bench.spark.dataSource.register(FloorSource)
         emit(ready=True, machine=os.cpu_count(), spark=bench.spark.version)
         try:
             for task in (line.strip() for line in sys.stdin) if arguments.tasks == ["-"] else arguments.tasks:
