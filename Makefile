@@ -27,7 +27,7 @@ SHARE ?= 1
 LEAST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs docs-serve pages hooks clean
+.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs docs-serve docs-look pages hooks clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -136,6 +136,9 @@ docs: setup ## the manual as a site in site/; broken links are errors
 
 docs-serve: docs ## the same at http://127.0.0.1:8000, made anew when a page changes
 	$(BIN)/zensical serve
+
+docs-look: docs ## look at every page of the site in Chromium, wide, narrow and dark: what is cut, what is missing
+	$(BIN)/python -m pytest -n0 -rs tests/integration/site
 
 wheel: setup ## build a wheel for this machine into dist/
 	$(BIN)/python -m build --wheel --no-isolation

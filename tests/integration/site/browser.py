@@ -3,7 +3,7 @@
     python -m tests.integration.site.browser                       # what looks wrong on any page, at every width
     python -m tests.integration.site.browser --pictures DIR [PAGE …]   # pictures of pages: wide, narrow and dark
 
-Needs the site that `make docs` builds, and Chromium or Chrome on PATH.
+Needs the site that `make docs` builds, and Chromium or Chrome on PATH. `make docs-look` runs it as a test.
 """
 
 import argparse

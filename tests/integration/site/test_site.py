@@ -1,9 +1,5 @@
 """The manual's site in a real browser: nothing is cut or missing, on a wide and a narrow window, light and dark."""
 
-import importlib.util
-import subprocess
-import sys
-
 import pytest
 
 from tests.integration.site import browser
@@ -15,9 +11,8 @@ pytestmark = pytest.mark.slow
 def site() -> None:
     if browser.program() is None:
         pytest.skip(f"no browser: none of {', '.join(browser.PROGRAMS)} on PATH")
-    if importlib.util.find_spec("zensical") is None:
-        pytest.skip("no zensical: `make docs` installs it")
-    subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=browser.ROOT, check=True)
+    if not browser.pages():
+        pytest.skip("no site: `make docs` builds it")
 
 
 @pytest.mark.parametrize("look", browser.LOOKS)
