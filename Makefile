@@ -33,6 +33,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.ready: pyproject.toml setup.py $(HOT)
+	@echo 'setting up $(VENV): downloads and compiles for some minutes, without further output'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) 'setuptools>=77' 'Cython>=3.1'
 	@# Compiled beside the downloads; pip's own build waits for it, takes what is there and says what fails. Spark comes
@@ -48,7 +49,7 @@ $(VENV)/.ready: pyproject.toml setup.py $(HOT)
 
 setup: $(VENV)/.ready ## virtual environment, dependencies, compiled modules
 
-java: setup # for Spark: the machine's own of release 17 or later, or one from the package index
+java: setup ## set up, and Java for Spark: the machine's own of release 17 or later, or one from the package index
 	@$(BIN)/python -m maxq.pipeline.spark.java 2>/dev/null || \
 	  $(PIP) --no-build-isolation -e '.[dev,java]'
 	@$(BIN)/python -m maxq.pipeline.spark.java >/dev/null

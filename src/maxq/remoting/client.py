@@ -231,6 +231,8 @@ class RemotingClient(RemotingEndpoint):
             _, connection = await loop.create_connection(make, host, port)
         except BaseException:
             for connection in made:  # uvloop does not tell a connection that it gives up that this is its end
+                if connection.ready is not None:
+                    connection.ready.cancel()  # nobody waits for it
                 connection.abort("given up when it had just been made")
                 loop.call_soon(self._forget_given_up, connection)
             raise
@@ -383,11 +385,11 @@ class RemotingClient(RemotingEndpoint):
         """Return the error of name servers none of which has answered, with what was asked and what to do."""
         if not self._name_servers:
             return failure.told_as(str(failure), "set namesrv_addr to host:port (several separated by ';')")
+        remedy = "see whether one runs there (namesrv_addr), and whether it can be reached from here"
+        if self._tls is None and isinstance(failure, RemotingSendError):
+            remedy += "; a server that takes only TLS closes other connections (use_tls, --tls)"
         several = "" if len(self._name_servers) == 1 else f" (asked: {', '.join(self._name_servers)})"
-        return failure.told_as(
-            f"no name server answers{several}: {failure}",
-            "see whether one runs there (namesrv_addr), and whether it can be reached from here",
-        )
+        return failure.told_as(f"no name server answers{several}: {failure}", remedy)
 
     def _prefer(self, name_server: str) -> None:
         if name_server in self._name_servers:  # the list may be another one by now

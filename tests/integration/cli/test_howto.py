@@ -33,7 +33,8 @@ def test_the_page_of_tls_ends_with_clients_that_check_the_server(tmp_path: Path)
         assert done.code == 0 and "broker-a" in done.out, done
         with Producer("howto", server.namesrv_address, use_tls=str(tmp_path / "ca.pem")) as producer:
             producer.send(Message("Howto", b"over TLS"))
-        with pytest.raises(MaxQError), Producer("howto", server.namesrv_address, send_msg_timeout=500) as producer:
+        in_the_open = Producer("howto", server.namesrv_address, send_msg_timeout=2000)
+        with pytest.raises(MaxQError, match="takes only TLS closes other connections"), in_the_open as producer:
             producer.send(Message("Howto", b"in the open"))
         untrusting = Producer("howto", server.namesrv_address, use_tls=True, send_msg_timeout=500)
         with pytest.raises(MaxQError, match="refused by TLS: unable to get local issuer"), untrusting as producer:
@@ -55,7 +56,16 @@ def test_the_page_of_access_control_ends_with_a_user_who_may_do_what_its_policie
             words = shlex.split(command.replace("BROKER:10911", server.broker_address))
             words += ["--access-key", user, "--secret-key", "secret"]
             done = maxq(*words, text=f"{text}\n", namesrv=server.namesrv_address, cwd=tmp_path)
-            outcomes.append((" ".join(words[:2]), done.code, "(code 16)" in done.err))
+            outcomes.append((" ".join(words[:2]), done.code, "(code 16" in done.err))
+        for user, words in (
+            ("seller", ["produce", "orders-1"]),
+            ("seller", ["consume", "orders-1", "--group", "billing", "--max", "1"]),
+            ("biller", ["consume", "orders-1", "--group", "billing", "--max", "1"]),
+            ("biller", ["produce", "orders-1"]),
+        ):
+            words += ["--access-key", user, "--secret-key", "secret"]
+            done = maxq(*words, text="hello\n", namesrv=server.namesrv_address, cwd=tmp_path)
+            outcomes.append((f"{user} {words[0]}", done.code, f"{user} has no permission" in done.err))
     assert outcomes == [
         ("admin createUser", 0, False),
         ("admin createAcl", 0, False),
@@ -63,6 +73,11 @@ def test_the_page_of_access_control_ends_with_a_user_who_may_do_what_its_policie
         ("produce orders-1", 0, False),
         ("consume orders-1", 0, False),
         ("produce secrets", 1, True),
+        *[("admin createUser", 0, False), ("admin createAcl", 0, False)] * 2,
+        ("seller produce", 0, False),
+        ("seller consume", 1, True),
+        ("biller consume", 0, False),
+        ("biller produce", 1, True),
     ]
 
 

@@ -73,6 +73,8 @@ def test_name_servers_without_a_port_have_the_usual_one() -> None:
         (BrokerError(3, " request type 28 not supported", address="h:9876"), "the address must be a broker's"),
         (NoRouteError(17, "No topic route info in name server for the topic: T"), "updateTopic creates one"),
         (NoRouteError(17, "[NO_BROKER]No topic route info in name server for the topic: T"), "start one with"),
+        (BrokerError(16, "check signature failed."), "from a name server); that server knows another secret"),
+        (BrokerError(16, "U has no permission to access T from h, no matched policies."), "getAcl with -b"),
         (BrokerError(16, "username cannot be null. Sign requests with an access key."), "--access-key with"),
     ],
 )

@@ -1,7 +1,9 @@
 """TLS beside plain connections on one port, its files, and TLS on a simulated network."""
 
 import asyncio
+import contextlib
 import dataclasses
+import gc
 import os
 import ssl
 from pathlib import Path
@@ -12,7 +14,7 @@ import trustme
 
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.errors import ConfigError, RemotingConnectError
+from maxq.errors import ConfigError, RemotingConnectError, RemotingError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
@@ -104,6 +106,22 @@ async def test_damaged_ciphertext_ends_the_connection(caplog: pytest.LogCaptureF
         peer.send(b"\x16\x03\x01\0\x20" + b"x" * 32)
         await peer.ended()
         assert "TLS with 127.0.0.1" in caplog.text
+
+
+async def test_an_attempt_that_is_given_up_leaves_no_error_that_nobody_has_seen() -> None:
+    unseen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    for steps in range(10):
+        async with serving(tls=server_tls()) as server, calling(client_tls()) as client:
+            address = f"127.0.0.1:{server.port}"
+            waiting = asyncio.create_task(client.invoke(address, RemotingCommand(ECHO), 5000))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            client.give_up_attempt(address, "another one leads")
+            with contextlib.suppress(RemotingError):
+                await waiting
+        gc.collect()
+    assert unseen == []
 
 
 async def test_a_server_without_tls_is_a_connect_error() -> None:

@@ -128,7 +128,7 @@ async def inspect_transaction(admin: Admin, transaction: Transaction, store: Sto
     return Report(_FORM_COLUMNS, rows, value=value, notes=[f"{verdict.value}: {_MEANING[verdict]}"])
 
 
-@command(app, "resume", summary="Have the producer asked again.")
+@command(app, "resume", summary="Have the producer of a transaction that was given up asked again.")
 async def resume_transaction(admin: Admin, transaction: Transaction) -> Report:
     """Make the producer of an abandoned transaction be asked again, starting with the first check."""
     msg_id = await admin.transactions.resume(transaction)

@@ -13,6 +13,8 @@ _NOT_SUPPORTED: Final = re.compile(r"request type (\d+) not supported$")
 _NO_HOST: Final = "Name or service not known"
 _NO_ROUTE: Final = "No topic route info"
 _NO_USER: Final = ("username cannot be null", "No accessKey is configured")  # ACL 2.0 and 1.0, as Java says it
+_WRONG_SECRET: Final = "check signature failed"
+_NO_POLICY: Final = "no matched policies."
 #: Requests that only name servers answer, of those that commands send.
 _OF_NAME_SERVERS: Final = frozenset(
     {
@@ -40,6 +42,8 @@ def error_line(error: BaseException) -> str:
     if isinstance(error, BrokerError):
         remark = error.remark.partition(_JAVA_FAQ)[0].strip()
         place = f" from {error.address}" if error.address else ""
+        if not place and error.code == ResponseCode.NO_PERMISSION:
+            place = " from a name server"  # which has users and policies of its own
         text = f"{remark or 'refused without a reason'} (code {error.code}{place})"
         if remedy := _remedy(error.code, remark):
             remedies.append(remedy)
@@ -60,6 +64,10 @@ def _remedy(code: int, remark: str) -> str:
     """Return the remedy for an answer that does not name it itself; empty if none is known."""
     if code == ResponseCode.NO_PERMISSION and remark.startswith(_NO_USER):
         return "--access-key with --secret-key, or MAXQ_ACCESS_KEY with MAXQ_SECRET_KEY, say whose this command is"
+    if code == ResponseCode.NO_PERMISSION and remark.startswith(_WRONG_SECRET):
+        return "that server knows another secret for this user (maxq admin updateUser)"
+    if code == ResponseCode.NO_PERMISSION and remark.endswith(_NO_POLICY):
+        return "maxq admin getAcl with -b and that server's address shows this user's policies there"
     if code == ResponseCode.TOPIC_NOT_EXIST and cause_of(remark) == Cause.NO_BROKER:
         return "no broker has registered with that name server: start one with maxq broker -n and its address, or wait"
     if code == ResponseCode.TOPIC_NOT_EXIST and remark.startswith(_NO_ROUTE):

@@ -23,7 +23,7 @@ import contextlib
 import json
 from collections.abc import Callable, Coroutine
 from copy import copy
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import NoMasterError, SendFailedError
@@ -43,6 +43,7 @@ from maxq.errors import (
     RemoteProtocolError,
     RemotingConnectError,
     RemotingError,
+    RemotingSendError,
     RemotingTimeoutError,
     UntrustedServerError,
 )
@@ -105,6 +106,10 @@ Subject = TypeVar("Subject", bound=OfTopic)
 Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
+#: What says more than that a route did not come in time.
+_REASONS: Final = (RemotingConnectError, RemotingSendError, NoRouteError)
+
+
 class _Failures:
     """The errors of the attempts of one send.
 
@@ -128,7 +133,7 @@ class _Failures:
     def add(self, error: MaxQError, broker_name: str | None) -> None:
         """Note how an attempt failed. `broker_name` is None if no broker was asked yet."""
         is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
-        if not (is_late and isinstance(self.newest, RemotingConnectError | NoRouteError)):  # why there was no time left
+        if not (is_late and isinstance(self.newest, _REASONS)):  # why there was no time left
             self.newest = error
         self.at.add(getattr(error, "address", None) or None)
         if broker_name is not None:
