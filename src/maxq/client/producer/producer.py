@@ -8,6 +8,7 @@ Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/prod
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
@@ -328,12 +329,12 @@ class Producer:
         message.properties[const.PROPERTY_MESSAGE_REPLY_TO_CLIENT] = instance.client_id
         message.properties[const.PROPERTY_MESSAGE_TTL] = str(timeout_ms)
         prepared = sender.preparer.prepare(message)
-        await sender.publish_info(prepared.topic)
-        await instance.introduce()  # the broker pushes the reply over the connection of our heartbeat
+        await self._introduce(prepared.topic, deadline_ms)  # the broker pushes the reply over that connection
         reply = instance.pending_requests.open(correlation_id)
         try:
-            await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
-            await instance.introduce()  # there may be another master by now
+            left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
+            await sender.send(prepared, left_ms, self._config.retry_times_when_send_failed)
+            await self._introduce(prepared.topic, deadline_ms)  # there may be another master by now
             left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
             async with asyncio.timeout(left_ms / 1000):  # wait_for may lose a cancellation
                 return await reply
@@ -346,6 +347,22 @@ class Producer:
             ) from None
         finally:
             instance.pending_requests.close(correlation_id)
+
+    async def _introduce(self, topic: str, deadline_ms: int) -> None:
+        """Make sure that the brokers of a topic (name on the wire) know this producer, which they are to send something
+        of themselves. One that does not answer takes half of the time that is left, and is passed over then.
+
+        Args:
+            deadline_ms: monotonic.
+
+        Raises:
+            As `send`, if there is no route.
+        """
+        sender, left_ms = self._sender, max(0, deadline_ms - self._clock.monotonic_ms())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_ms / 2000):
+                await sender.publish_info(topic)
+                await sender.instance.introduce()
 
     async def send_batch(
         self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None

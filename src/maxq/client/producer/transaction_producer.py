@@ -186,9 +186,9 @@ class TransactionProducer(Producer):
         sender = self._running()
         message.properties[const.PROPERTY_TRANSACTION_PREPARED] = "true"
         message.properties[const.PROPERTY_PRODUCER_GROUP] = self.group
-        await sender.publish_info(sender.preparer.wire_topic(message.topic))
-        await sender.instance.introduce()  # brokers ask only producers that they know
-        result = await self.send(message, timeout_ms=timeout_ms)
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms(timeout_ms)
+        await self._introduce(sender.preparer.wire_topic(message.topic), deadline_ms)  # brokers ask whom they know
+        result = await self.send(message, timeout_ms=max(1, deadline_ms - self._clock.monotonic_ms()))
         if result.transaction_id is not None:
             message.properties[const.PROPERTY_TRANSACTION_ID] = result.transaction_id
         return HalfMessage(message, result)

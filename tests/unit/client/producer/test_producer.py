@@ -7,14 +7,21 @@ from collections.abc import Iterator
 import pytest
 
 from maxq.client.client_config import ProducerConfig
-from maxq.client.errors import MessageRefusedError, NameIllegalError, NotRunningError, SendFailedError
+from maxq.client.errors import (
+    MessageRefusedError,
+    NameIllegalError,
+    NotRunningError,
+    RequestTimeoutError,
+    SendFailedError,
+)
 from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import TransactionProducer
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingTimeoutError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.compression import CompressionType, decompress
-from maxq.protocol.message.message import Message, decode_properties
+from maxq.protocol.message.message import Message, MessageExt, decode_properties
 from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, Script, simulate
 
@@ -626,3 +633,42 @@ def test_send_many_ends_when_all_that_was_drawn_has_its_outcome_whatever_fails(w
             assert [message.body for message in cluster.broker.log] == [b"%d" % n for n in range(10)]
 
     simulate(story)
+
+
+@pytest.mark.parametrize("kind", ["request", "half message"])
+def test_a_silent_broker_that_should_know_the_producer_first_takes_half_of_the_time_at_most(kind: str) -> None:
+    """The time-out is for everything, and other brokers are asked."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b", "broker-c")
+        cluster.route("T")
+        silent = cluster.master("broker-a")
+        silent.scripts[RequestCode.HEART_BEAT] = silent.scripts[SEND] = never()
+        loop, to_silent = asyncio.get_running_loop(), 0
+        config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P")
+        async with TransactionProducer(config, cluster.environment(), Local()) as producer:
+            for _ in range(8):
+                began = loop.time()
+                if kind == "request":
+                    with pytest.raises((RequestTimeoutError, RemotingTimeoutError)):
+                        await producer.request(Message("T", b"?"), timeout_ms=600)
+                else:
+                    try:
+                        await producer.send_half(Message("T", b"half"), timeout_ms=600)
+                    except RemotingTimeoutError:
+                        to_silent += 1
+                assert loop.time() - began < 0.65
+        assert cluster.master("broker-b").requests(SEND) or cluster.master("broker-c").requests(SEND)
+        assert to_silent < 8
+
+    simulate(story)
+
+
+class Local:
+    """Local transactions of which nothing is known."""
+
+    def execute_local_transaction(self, message: Message, arg: object) -> None:
+        return None
+
+    def check_local_transaction(self, message: MessageExt) -> None:
+        return None
