@@ -1,7 +1,9 @@
 """A relay between clients and a broker in the simulated network, which does to sends and their answers what networks
 and brokers do: it loses, delays, repeats, reorders, cuts and garbles them.
 
-Frames are passed on as they are while `rate` is 0, and always those that are no sends of the hosts in `victims`.
+What brokers send to producers of themselves, checks of transactions and replies, is lost, late or repeated as well.
+
+Frames are passed on as they are while `rate` is 0, and always those that are nothing of the hosts in `victims`.
 """
 
 import asyncio
@@ -18,9 +20,11 @@ from maxq.testing.simulation import SimWorld
 _SENDS: Final = frozenset(
     {
         RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.END_TRANSACTION,
+        RequestCode.END_TRANSACTION, RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2,
     }
 )  # fmt: skip
+#: What brokers send to producers of themselves.
+_TOLD: Final = frozenset({RequestCode.CHECK_TRANSACTION_STATE, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT})
 _REFUSALS: Final = (
     ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_BUYER_ID,
@@ -155,7 +159,7 @@ class _Passage:
 
     def _on_answer(self, frame: bytes) -> None:
         meddler = self._meddler
-        if meddler.rate and self._sends:
+        if meddler.rate and self.near.host in meddler.victims:
             try:
                 command = decode_frame(memoryview(frame)[4:])
             except RemoteProtocolError:
@@ -166,7 +170,21 @@ class _Passage:
                 if meddler.rng.chance(meddler.rate):
                     self._meddle_with_answer(frame, command)
                     return
+            elif not command.is_response and command.code in _TOLD and meddler.rng.chance(meddler.rate):
+                self._meddle_with_told(frame, command)
+                return
         self.near.write(frame)
+
+    def _meddle_with_told(self, frame: bytes, command: RemotingCommand) -> None:
+        marks, what = self._meddler.marks, self._meddler.draw(3)
+        name = RequestCode(command.code).name
+        if what == 0:
+            marks[f"{name} was lost"] += 1
+        else:
+            marks[f"{name} was {('late', 'repeated')[what - 1]}"] += 1
+            asyncio.get_running_loop().call_later(self._meddler.rng.uniform(0.01, 5), self.near.write, frame)
+            if what == 2:
+                self.near.write(frame)
 
     def _meddle_with_answer(self, frame: bytes, command: RemotingCommand) -> None:
         loop, rng, write = asyncio.get_running_loop(), self._meddler.rng, self.near.write

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from maxq.client.producer import produce_accumulator
+from maxq.client.instance.request_reply import PendingRequests
+from maxq.client.producer import arrow_sends, produce_accumulator, transaction_producer
 from maxq.client.producer.many_sends import ManySends
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.producer.producer import Producer
+from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
+from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection
 from tests.simulation.campaign import regressions, tell
@@ -39,7 +42,8 @@ def test_every_kind_of_send_and_fault_happened() -> None:
     assert {
         "send", "blocking send", "send_async", "send_batch", "send_many", "send_many of a feed", "sends together",
         "send_orderly", "send_oneway", "a call was cancelled", "a broker was killed", "an answer was lost",
-        "an answer came twice", "a connection was cut within an answer", "stored in spite of an error",
+        "an answer came twice", "a connection was cut within an answer", "stored in spite of an error", "transaction",
+        "a broker asked", "the payer was killed", "request", "a reply came", "send_arrow",
     } <= ways  # fmt: skip
 
 
@@ -130,10 +134,40 @@ def _patient(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MessageSender, "over_tries", over_tries)
 
 
+def _generous(patch: pytest.MonkeyPatch) -> None:
+    """A transaction of which nothing is known is committed."""
+    real = transaction_producer.checked_state
+
+    def checked(answer: object) -> LocalTransactionState:
+        state = real(answer)
+        return LocalTransactionState.COMMIT_MESSAGE if state is LocalTransactionState.UNKNOW else state
+
+    patch.setattr(transaction_producer, "checked_state", checked)
+
+
+def _mistaken(patch: pytest.MonkeyPatch) -> None:
+    """A reply is given to whoever waits longest."""
+
+    def on_reply(self: PendingRequests, message: MessageExt) -> bool:
+        for future in self._futures.values():
+            if not future.done():
+                future.set_result(message)
+                return True
+        return False
+
+    patch.setattr(PendingRequests, "on_reply", on_reply)
+
+
+def _optimistic(patch: pytest.MonkeyPatch) -> None:
+    """Rows whose request failed are not stored."""
+    patch.setattr(arrow_sends, "_may_be_stored", lambda error: False)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
         _confident, _trusting, _forgetful, _muddled, _restless, _stubborn, _misplaced, _rash, _patient,
+        _generous, _mistaken, _optimistic,
     ],
 )  # fmt: skip
 def test_a_broken_promise_is_found(
