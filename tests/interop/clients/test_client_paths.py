@@ -10,10 +10,12 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
 from maxq import api
@@ -35,6 +37,7 @@ from maxq.client.producer.producer import Producer
 from maxq.codes import RequestCode
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import SerializeType
+from maxq.protocol.message.message_id import encode_host
 from tests.interop.processes.java_driver import JavaDriver
 from tests.interop.processes.servers import JavaBroker, JavaNamesrv, free_port_base
 
@@ -135,9 +138,23 @@ async def _oneway(producer: Producer, messages: list[Message]) -> None:
         await producer.send_oneway(one)
 
 
+async def _table(producer: Producer, messages: list[Message]) -> None:
+    """Rows have neither a flag nor a wish to wait: their messages lose both."""
+    columns = {
+        "body": [one.body for one in messages],
+        "tags": [one.tags for one in messages],
+        "keys": [[one.keys] for one in messages],
+        "properties": [{"number": one.properties["number"]} for one in messages],
+    }
+    rows = await producer.send_arrow(pa.table(columns), topic=messages[0].topic)
+    for one, row in zip(messages, rows.to_pylist(), strict=True):
+        one.flag, one.properties["UNIQ_KEY"] = 0, row["uniqKey"]
+        del one.properties["WAIT"]
+
+
 WAYS: Final[dict[str, Callable[[Producer, list[Message]], Awaitable[None]]]] = {
     "one by one": _one_by_one, "together": _together, "many": _many, "futures": _futures, "batch": _batch,
-    "orderly": _orderly, "oneway": _oneway,
+    "orderly": _orderly, "oneway": _oneway, "table": _table,
 }  # fmt: skip
 
 
@@ -192,6 +209,41 @@ async def _iterate(java: Servers, topic: str, count: int, more: dict[str, Any]) 
     return got
 
 
+async def _poll_arrow(java: Servers, topic: str, count: int, more: dict[str, Any]) -> list[MessageExt]:
+    got: list[MessageExt] = []
+    consumer = async_lite_pull_consumer(_group(), java.namesrv, consume_from_where=FIRST, **more)
+    await consumer.subscribe(topic)
+    async with consumer, asyncio.timeout(60):
+        while len(got) < count:
+            got += map(_of_row, (await consumer.poll_arrow(5_000)).to_pylist(maps_as_pydicts="strict"))
+    return got
+
+
+def _of_row(row: dict[str, Any]) -> MessageExt:
+    """The message that these columns tell of; what several of them tell is the same."""
+    made = MessageExt(
+        row["topic"], row["body"], row["properties"], row["flag"], broker_name=row["brokerName"],
+        queue_id=row["queueId"], queue_offset=row["queueOffset"], physical_offset=row["physicalOffset"],
+        sys_flag=row["sysFlag"], born_timestamp=_ms(row["bornTimestamp"]), store_timestamp=_ms(row["storeTimestamp"]),
+        born_host=_host_bytes(row["bornHost"]), store_host=_host_bytes(row["storeHost"]),
+        reconsume_times=row["reconsumeTimes"], prepared_transaction_offset=row["preparedTransactionOffset"],
+        body_crc=row["bodyCrc"] & 0xFFFFFFFF,
+    )  # fmt: skip
+    assert row["tags"] == made.tags
+    assert row["keys"] == (made.keys or "").split()
+    assert (row["msgId"], row["uniqKey"]) == (made.offset_msg_id, made.uniq_key)
+    return made
+
+
+def _host_bytes(text: str) -> bytes:
+    host, _, port = text.rpartition(":")
+    return encode_host(host.strip("[]"), int(port))
+
+
+def _ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
 async def _simple(java: Servers, topic: str, count: int, more: dict[str, Any]) -> list[MessageExt]:
     got: list[MessageExt] = []
     consumer = async_simple_consumer(_group(), java.namesrv, consume_from_where=FIRST, **more)
@@ -240,6 +292,7 @@ async def _blocking_push(java: Servers, topic: str, count: int, more: dict[str, 
 
 RECEIVERS: Final[dict[str, Callable[[Servers, str, int, dict[str, Any]], Awaitable[list[MessageExt]]]]] = {
     "push": _push, "push orderly": _push_orderly, "poll": _poll, "iterate": _iterate, "simple": _simple,
+    "poll_arrow": _poll_arrow,
     "blocking iterate": _blocking_poll, "blocking push": _blocking_push,
 }  # fmt: skip
 
@@ -407,7 +460,9 @@ async def test_our_records_are_those_of_javas_client(java: Servers, driver: Java
             for text in texts:
                 await transactions.send_message_in_transaction(_half(ours, text))
     else:
-        mode = {"batch": "batch", "orderly": "orderly", "oneway": "oneway", "futures": "async"}.get(way, "sync")
+        mode = {"batch": "batch", "table": "batch", "orderly": "orderly", "oneway": "oneway", "futures": "async"}.get(
+            way, "sync"
+        )
         if way == "gathering":
             with driver.client("kindsProducer", group="PG_J", namesrv=java.namesrv, autoBatch=True) as name:
                 await asyncio.to_thread(
@@ -423,22 +478,23 @@ async def test_our_records_are_those_of_javas_client(java: Servers, driver: Java
             await WAYS.get(way, _together)(producer, messages)
     of_java = await records(java, theirs, count)
     of_us = await records(java, ours, count)
-    is_gathered = way == "gathering"
-    assert [_compared(record, is_gathered) for record in of_us] == [
-        _compared(record, is_gathered) for record in of_java
-    ]
+    assert [_compared(record, way) for record in of_us] == [_compared(record, way) for record in of_java]
 
 
-def _compared(record: Record, is_gathered: bool) -> dict[str, Any]:
-    """Return what is the same for both. Of gathered messages it is chance which share a request."""
+def _compared(record: Record, way: str) -> dict[str, Any]:
+    """Return what is the same for both. Of gathered messages it is chance which share a request; rows of a table have
+    neither a flag nor the property WAIT."""
+    is_gathered, is_row = way == "gathering", way == "table"
     parts = dict(vars(record))
     parts["topic"] = len(record.topic)
     parts["rest"] = (record.rest[0], record.rest[1] > 0)  # a transaction's message names the place of its half
     names = {b"PGROUP\x01PG_J": b"PGROUP\x01", b"PGROUP\x01PG_O": b"PGROUP\x01"}
-    own = (b"REAL_TOPIC\x01", *(_OF_THE_BROKER if is_gathered else ()))
+    own = (b"REAL_TOPIC\x01", *(_OF_THE_BROKER if is_gathered else ()), *((b"WAIT\x01",) if is_row else ()))
     parts["properties"] = [names.get(pair, pair) for pair in record.properties if not pair.startswith(own)]
-    if is_gathered:
+    if is_gathered or is_row:
         del parts["size"]
+    if is_row:
+        del parts["flag"]
     return parts
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from maxq.api import (
@@ -14,6 +15,7 @@ from maxq.api import (
     Message,
     MessageExt,
     async_admin,
+    async_lite_pull_consumer,
     async_producer,
     async_push_consumer,
     create_reply_message,
@@ -21,6 +23,7 @@ from maxq.api import (
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.compression import CompressionType
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from tests.interop.conftest import Deployment
 from tests.interop.processes.java_driver import JavaDriver
 
@@ -184,6 +187,82 @@ async def test_automatic_batches_of_either_client_lose_nothing(
     assert numbers(await ours.bodies()) == list(range(2 * COUNT))
     places = {result.msg_id: result.queue_offset for result in results}
     assert {m.uniq_key: m.queue_offset for m in ours.messages if m.body.startswith(b"ours")} == places
+
+
+# --- tables ---
+
+TEXT = "ein Körper, der lang genug ist, um gepackt zu werden; " * 200
+
+
+async def test_java_reads_rows_of_a_table_be_they_compressed_or_delayed(
+    servers: Deployment, driver: JavaDriver
+) -> None:
+    topic = create(driver, servers, "RowsForJava")
+    plain: list[dict[str, Any]] = [
+        {"body": f"row|{n}|", "tags": ("TagÄ", None)[n % 2], "keys": [["k", f"ä{n}"], None, []][n % 3],
+         "properties": {"schlüssel": 'w"ert\\', "n": str(n)}, "shardingKey": (None, "a", "b")[n % 3]}
+        for n in range(30)
+    ]  # fmt: skip
+    alone: list[dict[str, Any]] = [{**plain[0], "body": TEXT + "alone"}]
+    later: list[dict[str, Any]] = [{**row, "body": body + str(n), "delayTimeLevel": 1} for n, (row, body) in
+             enumerate(zip(plain, ("late|", TEXT), strict=False))]  # fmt: skip
+    results = {}
+    async with async_producer("PG_rows", servers.namesrv, send_msg_timeout=30_000) as producer:
+        for rows in (plain, alone, later):
+            table = pa.Table.from_pylist(rows)
+            for row, result in zip(rows, (await producer.send_arrow(table, topic=topic)).to_pylist(), strict=True):
+                assert (result["sendStatus"], result["error"]) == ("SEND_OK", None)
+                results[row["body"]] = result
+    given = {row["body"]: row for row in (*plain, *alone, *later)}
+    got = driver.consume(servers.namesrv, topic, len(given))
+    assert sorted(row["body"] for row in got) == sorted(given)
+    for one in got:
+        row, result = given[one["body"]], results[one["body"]]
+        assert (one["msgId"], one.get("tags"), one["flag"]) == (result["uniqKey"], row["tags"], 0)
+        assert (one.get("keys") or "").split() == (row["keys"] or [])
+        assert one["properties"].items() >= row["properties"].items()
+        assert one["properties"].get("__SHARDINGKEY") == row["shardingKey"]
+        if "delayTimeLevel" not in row:
+            assert (one["queueId"], one["queueOffset"]) == (result["queueId"], result["queueOffset"])
+    ours = await consumed(servers, topic, len(given))
+    compressed = {message.body.decode() for message in ours.messages if message.sys_flag & MessageSysFlag.COMPRESSED}
+    assert compressed == {alone[0]["body"], later[1]["body"]}
+
+
+async def test_columns_have_what_java_sent(servers: Deployment, driver: JavaDriver) -> None:
+    topic = create(driver, servers, "RowsOfJava")
+    count = 0
+    for mode in ("sync", "orderly", "batch"):
+        await asyncio.to_thread(driver.send, servers.namesrv, topic, 20, mode, text=mode, tag="TagÄ")
+        count += 20
+    for kind in CompressionType:
+        with driver.client("kindsProducer", group="PG_c", namesrv=servers.namesrv, compress=kind.name) as name:
+            driver.call("kindsSend", name=name, topic=topic, count=2, text=kind.name, size=50_000)
+        count += 2
+    with driver.client("kindsProducer", group="PG_d", namesrv=servers.namesrv) as name:
+        properties = {"DELAY": "1", "schlüssel": 'w"ert\\'}
+        driver.call("kindsSend", name=name, topic=topic, count=2, text="late", properties=properties)
+    count += 2
+    there = {(row["queueId"], row["queueOffset"]): row for row in driver.consume(servers.namesrv, topic, count)}
+    assert len(there) == count
+    consumer = async_lite_pull_consumer("CG_RowsOfJava_ours", servers.namesrv, consume_from_where=FIRST)
+    await consumer.subscribe(topic)
+    rows: list[dict[str, Any]] = []
+    async with consumer, asyncio.timeout(60):
+        while len(rows) < count:
+            rows += (await consumer.poll_arrow(5_000)).to_pylist(maps_as_pydicts="strict")
+    assert len(rows) == count
+    for row in rows:
+        one = there.pop((row["queueId"], row["queueOffset"]))
+        added = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
+        assert row["properties"] == {key: value for key, value in one["properties"].items() if key not in added}
+        assert (row["body"].decode(), row["topic"]) == (one["body"], topic)
+        assert (row["msgId"], row["uniqKey"]) == (one["offsetMsgId"], one["msgId"])
+        assert (row["tags"], row["keys"]) == (one.get("tags"), (one.get("keys") or "").split())
+        for name in ("flag", "physicalOffset", "reconsumeTimes", "bornHost", "storeHost"):
+            assert row[name] == one[name], name
+        for name in ("bornTimestamp", "storeTimestamp"):
+            assert round(row[name].timestamp() * 1000) == one[name]
 
 
 # --- priority, types ---
