@@ -56,6 +56,13 @@ write(frame, 0)
 write(frame, 0)
 assert stored("orders") == ORDERS + 2 + 2, "the block before wrote two, this one two, and the same again nothing"
 """,
+    "write_counts(": """
+import json
+found = spark.read.format("rocketmq").option("rocketmq.namesrv", NAMESRV).option("subscribe", "OrdersPerMinute").load()
+results = [json.loads(row.body) for row in found.collect()]
+assert sum(result["messages"] for result in results) == ORDERS
+assert {result["tags"] for result in results} == {"paid", "open"}
+""",
     "read_archive(": """
 assert read_archive(spark, "/archive").count() == ORDERS
 """,
@@ -97,7 +104,7 @@ def test_all_python_of_the_pages_runs(scope: dict[str, Any], standalone: maxq.St
         "/checkpoints/orders": str(tmp_path / "checkpoint"),
         "frame.writeStream": "stream.writeStream",
     }
-    assert len(BLOCKS) == 10
+    assert len(BLOCKS) == 11
     for number, block in enumerate(BLOCKS):
         if "latency_table" in block:
             continue

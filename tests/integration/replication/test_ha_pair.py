@@ -26,6 +26,16 @@ async def test_a_slave_gets_what_is_there_and_what_comes_and_both_logs_are_equal
             assert info.in_sync_slave_nums == 1
 
 
+async def test_a_slave_that_asks_an_empty_master_for_everything_lacks_nothing(tmp_path: Path) -> None:
+    async with member(tmp_path / "m", "ASYNC_MASTER") as master:
+        _, writer = await asyncio.open_connection("127.0.0.1", master.ha.port)
+        writer.write(encode_report(1))
+        await until(lambda: any(slave.slave_request_offset == 1 for slave in master.ha.connections))
+        (shown,) = master.ha.runtime_info().ha_connection_info
+        assert (shown.slave_ack_offset, shown.diff, shown.in_sync) == (0, 0, True)
+        writer.close()
+
+
 async def test_a_send_waits_for_one_slave_and_is_told_when_it_has_it(tmp_path: Path) -> None:
     async with member(tmp_path / "m", "SYNC_MASTER") as master:
         assert master.ha.needed_acks() == 2

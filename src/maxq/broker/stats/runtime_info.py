@@ -10,6 +10,7 @@ Source:
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
+from maxq import __version__
 from maxq.broker.bundles import Clients, Environment, Limits, Messages
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.stats.broker_stats import BrokerStats
@@ -95,6 +96,7 @@ class RuntimeInfo:
             "masterAddress": self._store.master_address,
             "brokerVersion": str(int(CURRENT_VERSION)),
             "brokerVersionDesc": CURRENT_VERSION.name,
+            "maxqVersion": __version__,
             "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
             "pageCacheLockTimeMills": "0",  # an append is over before anybody can ask
             "refusedRequests": str(self._fast_failure.refused.total),

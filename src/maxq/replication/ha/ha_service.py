@@ -22,7 +22,7 @@ from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.ha.group_transfer import AckRule, GroupTransfer, kth_offset
 from maxq.replication.ha.ha_client import FirstOffset, HAClient
 from maxq.replication.ha.ha_client_service import HAClientService
-from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
+from maxq.replication.ha.ha_connection import FROM_THE_BEGINNING, HAConnection, HAConnectionState
 from maxq.replication.ha.ha_connection_link import HAConnectionLink
 from maxq.runtime.background import supervise
 from maxq.runtime.interfaces import Clock
@@ -421,10 +421,13 @@ class HAService:
         )
 
     def _connection_info(self, connection: HAConnection, master_offset: int) -> HAConnectionRuntimeInfo:
+        acked = connection.slave_ack_offset
+        if acked == FROM_THE_BEGINNING:  # it has nothing and asks for everything
+            acked = 0
         return HAConnectionRuntimeInfo(
             addr=connection.client_address,
-            slave_ack_offset=connection.slave_ack_offset,
-            diff=master_offset - connection.slave_ack_offset,
+            slave_ack_offset=acked,
+            diff=master_offset - acked,
             in_sync=connection.is_in_sync(master_offset),
             transferred_byte_in_second=connection.sent.bytes_per_second(self._clock.monotonic_ms()),
             transfer_from_where=connection.next_offset,

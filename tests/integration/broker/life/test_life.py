@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
+import maxq
 from maxq.broker.controller import BrokerController, resolve
 from maxq.codes import RequestCode
 from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
@@ -511,6 +512,7 @@ async def test_runtime_info_has_every_key_that_tools_read(start_broker: Start) -
     assert RUNTIME_KEYS - set(table) == set()
     assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("5", "3")
     assert table["brokerVersionDesc"] == "V5_3_3"
+    assert table["maxqVersion"] == maxq.__version__
     assert len(table["putTps"].split()) == 3
     assert table[f"commitLogDiskRatio_{broker.folder / 'commitlog'}"]
 
