@@ -153,6 +153,7 @@ _OTHERS: Final = {
         "maxq consume Orders --group readers",
         "maxq consume Orders --group readers --from latest --max 10 --json",
         "maxq consume Orders --group workers --pop --invisible 60",
+        "maxq consume Orders --group europe --sql \"region = 'EU'\"",
     ),
     "tail": ("maxq tail Orders", "maxq tail Orders --tag 'paid || sent' --json"),
     "admin": (

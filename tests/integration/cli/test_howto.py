@@ -87,4 +87,12 @@ def test_the_page_of_filters_prints_what_it_shows(capsys: pytest.CaptureFixture[
     assert found is not None
     with StandaloneProcess({"enablePropertyFilter": "true"}) as server:
         exec(compile(found[1].replace("127.0.0.1:9876", server.namesrv_address), "filter.md", "exec"), {})
+        for more in ([], ["--pop"]):
+            words = ["consume", "Paints", "--group", "lines" + "".join(more), "--max", "2", *more]
+            done = maxq(*words, "--sql", "price > 100 AND color = 'red'", namesrv=server.namesrv_address)
+            assert sorted(done.out.splitlines()) == ["red for 150", "red for 500"], done
+        done = maxq(*words, "--sql", "price >", namesrv=server.namesrv_address)
+        assert done.code == 2 and "price >" in done.err and done.err.count("\n") == 1, done
+        done = maxq(*words, "--sql", "TRUE", "--tag", "a", namesrv=server.namesrv_address)
+        assert done.code == 2 and "exclude each other" in done.err, done
     assert capsys.readouterr().out.split() == found[2].split()

@@ -30,11 +30,12 @@ from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, Prod
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.simple_consumer import MAX_MESSAGES, SimpleConsumer
 from maxq.client.message_feed import MessageFeed
+from maxq.client.message_selector import MessageSelector
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.client.validators import check_consumer_group
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
+from maxq.errors import BrokerError, ClientError, ConfigError, FilterExpressionError, MaxQError
 from maxq.machine import system_environment
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.message import Message, MessageExt
@@ -283,6 +284,10 @@ def consume(
         float, typer.Option(min=1, help="With --pop: seconds until others may have what was not acknowledged.")
     ] = 30,
     expression: Expression = "*",
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", help="Only messages whose properties match, such as \"amount > 100 AND region = 'EU'\"."),
+    ] = None,
     as_json: AsJson = False,
     *,
     namesrv: str,
@@ -291,6 +296,11 @@ def consume(
     that its reader has taken."""
     check_consumer_group(group)
     where, moment = _starting(start)
+    if sql is not None and expression != "*":
+        raise ConfigError("--tag and --sql exclude each other: in an expression the tag is TAGS")
+    wanted: str | MessageSelector = expression
+    if sql is not None:
+        wanted = _by_sql(sql)
     if pop:
         if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
             raise ConfigError(f"--from {start}: a group that pops starts at earliest or latest")
@@ -298,7 +308,7 @@ def consume(
             namesrv_addr=namesrv, consumer_group=group, consume_from_where=where,
             invisible_duration=round(invisible * 1000),
         )  # fmt: skip
-        asyncio.run(_pop(popping, topic, expression, as_json, maximum, idle))
+        asyncio.run(_pop(popping, topic, wanted, as_json, maximum, idle))
         return
     config = LitePullConsumerConfig(
         namesrv_addr=namesrv,
@@ -307,7 +317,17 @@ def consume(
         consume_from_where=where,
         consume_timestamp=moment,
     )
-    asyncio.run(_consume(config, topic, expression, as_json, maximum, idle))
+    asyncio.run(_consume(config, topic, wanted, as_json, maximum, idle))
+
+
+def _by_sql(expression: str) -> MessageSelector:
+    from maxq.filter.languages import compile_sql92  # its parser takes time to load
+
+    try:
+        compile_sql92(expression)
+    except FilterExpressionError as error:
+        raise ConfigError(f"--sql: {error}") from None
+    return MessageSelector.by_sql(expression)
 
 
 def _starting(start: str) -> tuple[ConsumeFromWhere, int]:
@@ -324,14 +344,14 @@ def _starting(start: str) -> tuple[ConsumeFromWhere, int]:
 async def _consume(
     config: LitePullConsumerConfig,
     topic: str,
-    expression: str,
+    wanted: str | MessageSelector,
     as_json: bool,
     maximum: int | None,
     idle: float | None,
 ) -> None:
     await _check_topic(config, topic)
     consumer = LitePullConsumer(config, system_environment(config.namesrv_addr))
-    await consumer.subscribe(topic, expression)
+    await consumer.subscribe(topic, wanted)
     async with consumer:
         await _check_group(consumer, topic)
         await _start_where_wanted(consumer, config)
@@ -398,11 +418,16 @@ async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dic
 
 
 async def _pop(
-    config: SimpleConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None, idle: float | None
+    config: SimpleConsumerConfig,
+    topic: str,
+    wanted: str | MessageSelector,
+    as_json: bool,
+    maximum: int | None,
+    idle: float | None,
 ) -> None:
     await _check_topic(config, topic)
     consumer = SimpleConsumer(config, system_environment(config.namesrv_addr))
-    await consumer.subscribe(topic, expression)
+    await consumer.subscribe(topic, wanted)
     printed, quiet_since = 0, time.monotonic()
     out: LineWriter[MessageExt] = LineWriter()
     async with consumer:
