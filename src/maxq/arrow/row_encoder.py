@@ -22,6 +22,7 @@ _SHORT: Final = struct.Struct(">h")
 _MOST_OPEN_BYTES: Final = 32 << 20
 _SMALLEST: Final = 4 << 10
 _QUEUE_BITS: Final = 24
+_SPARE: Final = 4
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -49,10 +50,14 @@ class Encoded:
 
 
 class _Open:
-    """The body of a batch of messages for one queue, while rows are added to it."""
+    """The body of a batch of messages for one queue, while rows are added to it.
 
-    def __init__(self) -> None:
-        self.memory = bytearray()
+    Args:
+        memory: what the body of another one was put together in, or an empty array; it grows.
+    """
+
+    def __init__(self, memory: bytearray) -> None:
+        self.memory = memory
         self.size = 0
         self.count = 0
         self.parts: list[tuple[Numbers, int]] = []
@@ -101,6 +106,7 @@ class RowEncoder:
         self._take = take
         self._keep = keep_properties
         self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
+        self._spare: list[bytearray] = []  # memory of bodies that were handed over
         self._with_digest = with_digest
         self.digest = 0
 
@@ -207,7 +213,9 @@ class RowEncoder:
         left = int(bodies.sizes[chosen].sum() + texts.sizes[chosen].sum()) + each * len(chosen)
         first = 0
         while first < len(chosen):
-            one = self._open.setdefault(key, _Open())
+            one = self._open.get(key)
+            if one is None:
+                one = self._open[key] = _Open(self._spare.pop() if self._spare else bytearray())
             wanted = min(max(one.size + left, _SMALLEST), self._batch_bytes)
             if len(one.memory) < wanted:
                 one.memory += bytes(wanted - len(one.memory))
@@ -234,6 +242,8 @@ class RowEncoder:
 
     def _close(self, key: tuple[str, MessageQueue | None, bool]) -> None:
         one = self._open.pop(key)
+        if len(self._spare) < _SPARE and len(one.memory) == self._batch_bytes:
+            self._spare.append(one.memory)
         if one.count:
             topic, queue, plain = key
             self._take(
