@@ -5,7 +5,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from maxq.codes import MAXQ_VERSION
+
+__version__ = MAXQ_VERSION
 __all__ = ["Standalone", "__version__"]
 
 if TYPE_CHECKING:

@@ -286,3 +286,6 @@ class MQVersion(IntEnum):
 
 #: What our own frames carry.
 CURRENT_VERSION = MQVersion.V5_3_3
+
+#: The version of MaxQ itself.
+MAXQ_VERSION = "0.1.0"

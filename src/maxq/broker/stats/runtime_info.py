@@ -10,11 +10,10 @@ Source:
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
-from maxq import __version__
 from maxq.broker.bundles import Clients, Environment, Limits, Messages
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.stats.broker_stats import BrokerStats
-from maxq.codes import CURRENT_VERSION
+from maxq.codes import CURRENT_VERSION, MAXQ_VERSION
 from maxq.replication.ha.ha_service import HAService
 
 _NO_POOL = str(2**31 - 1)  # what Java tells of the transient store pool while it is off
@@ -96,7 +95,7 @@ class RuntimeInfo:
             "masterAddress": self._store.master_address,
             "brokerVersion": str(int(CURRENT_VERSION)),
             "brokerVersionDesc": CURRENT_VERSION.name,
-            "maxqVersion": __version__,
+            "maxqVersion": MAXQ_VERSION,
             "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
             "pageCacheLockTimeMills": "0",  # an append is over before anybody can ask
             "refusedRequests": str(self._fast_failure.refused.total),
