@@ -392,6 +392,7 @@ class ColumnBuilder:
     _pairs = cython.declare(cython.longlong[::1])
     _pair_room = cython.declare(cython.Py_ssize_t)
     _part = cython.declare(cython.longlong[2560])  # of _BLOCK rows
+    _enough = cython.declare(cython.longlong)
 
     def __init__(
         self,
@@ -400,7 +401,9 @@ class ColumnBuilder:
         size: cython.Py_ssize_t,
         unwrap=None,  # type: Callable[[str], str] | None
         memory=None,  # type: ColumnMemory | None
+        enough: cython.longlong = (1 << 31) - 1,
     ):
+        self._enough = enough
         self._columns = tuple(columns)
         self._rows = rows
         self._unwrap = unwrap
@@ -515,11 +518,13 @@ class ColumnBuilder:
         self,
         records: PulledRecords,
     ):
-        # type: (...) -> None
-        """Add all records of a pull. Raises RemoteProtocolError if a column has 2 GiB or more."""
+        # type: (...) -> int
+        """Add the records of a pull until there are enough bytes of bodies. Returns how many records were added; raises
+        RemoteProtocolError if a column has 2 GiB or more."""
         broker_name: bytes = records.pull.broker_name.encode()
         p: cython.Py_ssize_t = 0
         base: cython.Py_ssize_t = 0
+        added: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = records.size
         at: cython.Py_ssize_t
         following: cython.Py_ssize_t
@@ -532,6 +537,8 @@ class ColumnBuilder:
         else:
             buf, part = records.view, self._part
         while p < end:  # who made `records` has checked each of them
+            if self._body is not None and self._body._at >= self._enough:
+                break
             following = p + u32(buf, p)
             if cython.compiled:
                 for at in range(following, min(following + _AHEAD, end), 64):
@@ -566,11 +573,13 @@ class ColumnBuilder:
             part[base + 17] = i16(buf, at)
             p = following
             base += _PART
-            if base == _BLOCK * _PART:
-                self._add(buf, part, 0, _BLOCK, broker_name)
+            added += 1
+            if base == _BLOCK * _PART or (sys_flag & _COMPRESSED and self._body is not None):  # which may be large
+                self._add(buf, part, 0, base // _PART, broker_name)
                 base = 0
         if base:
             self._add(buf, part, 0, base // _PART, broker_name)
+        return added
 
     @cython.cfunc
     @cython.exceptval(-1)

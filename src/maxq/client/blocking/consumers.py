@@ -22,6 +22,7 @@ from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consu
 from maxq.client.consumer.held.fetch_queue_cy import IS_SAFE_FOR_THREADS, Fetched
 from maxq.client.consumer.lite_pull_consumer import LINGER_MS
 from maxq.client.errors import NotRunningError
+from maxq.client.results.arrow_batches import rows_in
 from maxq.client.results.consume_result import MessageListener
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
@@ -184,7 +185,11 @@ class LitePullConsumer(consumer_calls.LitePullConsumerCalls, Started[lite_pull_c
         make = client.arrow_polls(columns)
         before = client.given_out_to(owner)
         try:
-            return make(self._thread.run(client.poll_records_for(owner, timeout_ms, linger_ms)))
+            polled = self._thread.run(client.poll_records_for(owner, timeout_ms, linger_ms))
+            batch = make(polled)
+            if batch.num_rows < rows_in(polled):
+                self._thread.run(client.keep_first(owner, batch.num_rows))
+            return batch
         except BaseException:
             self._take_back(before)
             raise

@@ -365,7 +365,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         owner = asyncio.current_task()
         before = self.given_out_to(owner)
         try:
-            return make(await self.poll_records_for(owner, timeout_ms, linger_ms))
+            batch = make(await self.poll_records_for(owner, timeout_ms, linger_ms))
+            await self.keep_first(owner, batch.num_rows)
+            return batch
         except BaseException:
             self.take_back(owner, unless=before)
             raise
@@ -424,6 +426,11 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     def given_out_to(self, owner: object) -> list[Fetched] | None:
         """Return what the last poll of `owner` returned, if it is not done yet. Any thread may call this."""
         return self._buffer.given_out.get(owner)
+
+    async def keep_first(self, owner: object, count: int) -> None:
+        """Leave to the next poll what the last one returned to `owner` behind the first `count` messages."""
+        if self._buffer.keep_first(owner, count):
+            self._buffer.wake()
 
     def take_back(self, owner: object, *, unless: list[Fetched] | None) -> None:
         """Make the next poll return again what the last one returned to `owner`, which was interrupted before it could

@@ -396,6 +396,25 @@ class PulledRecords:
         """Decode the records to messages, in the order of the queue."""
         return _walk(self.view, self.pull, None, True, False)
 
+    def split(self, count: cython.Py_ssize_t):
+        # type: (...) -> tuple[PulledRecords, PulledRecords]
+        """Return the first `count` records, which are not all, and the others."""
+        buf: cython.p_uchar
+        p: cython.Py_ssize_t = 0
+        last: cython.longlong = self.first_offset
+        if cython.compiled:
+            buf = cython.cast(cython.p_uchar, cython.address(self.view[0]))
+        else:
+            buf = self.view
+        for _ in range(count):
+            last = i64(buf, p + rl.QUEUE_OFFSET)
+            p += u32(buf, p)
+        next_offset: cython.longlong = i64(buf, p + rl.QUEUE_OFFSET)
+        return (
+            _kept(self.view[:p], self.pull, count, self.first_offset, last),
+            _kept(self.view[p:], self.pull, self.count - count, next_offset, self.last_offset),
+        )
+
     def data(self):
         # type: (...) -> bytes
         """Return a copy of the encoded records, back to back."""

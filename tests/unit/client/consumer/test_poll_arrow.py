@@ -152,6 +152,44 @@ def test_a_batch_has_several_pulls_and_queues_each_in_order() -> None:
     simulate(story)
 
 
+@pytest.mark.parametrize("columns", [["body"], ["value", "queueOffset"]])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_batch_has_no_more_than_the_memory_can_hold(
+    monkeypatch: pytest.MonkeyPatch, columns: list[str], hooked: bool
+) -> None:
+    """Some kilobytes may be gigabytes when they are not compressed any more: the next poll goes on where this one ends,
+    and only what was returned is done."""
+
+    class Hook:
+        name = "hook"
+
+        def filter_message(self, context: FilterMessageContext) -> None:
+            """Look at what was pulled."""
+
+    async def story(cluster: MockCluster) -> None:
+        monkeypatch.setattr("maxq.client.results.arrow_batches._ENOUGH", 100_000)
+        await cluster.start()
+        cluster.route("T")
+        sent = [bytes([n]) * 40_000 for n in range(11)]
+        for body in sent:
+            flag = compression_flag(CompressionType.ZLIB)
+            cluster.broker.put("T", compress(body, CompressionType.ZLIB), sys_flag=flag)
+        more: dict[str, Any] = {"filter_message_hooks": (Hook(),)} if hooked else {}
+        consumer = make(cluster, pull_batch_size=4, auto_commit=False, **more)
+        await consumer.assign([Q0])
+        got: list[bytes] = []
+        async with consumer:
+            while len(got) < len(sent):
+                batch = await consumer.poll_arrow(columns=columns)
+                assert 0 < batch.num_rows <= 3
+                got += batch.column(columns[0]).to_pylist()
+                await consumer.commit()
+                assert cluster.broker.committed[("G", Q0)] == len(got)
+        assert got == sent
+
+    simulate(story)
+
+
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 

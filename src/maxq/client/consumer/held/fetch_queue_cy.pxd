@@ -5,6 +5,7 @@ cdef class Fetched:
     cdef readonly object messages  # type: list[MessageExt] | PulledRecords
     cdef bint _is_current(self) except? -1
     cdef bint _is_made(self) noexcept
+    cdef _split(self, Py_ssize_t count)
 
 
 cdef class FetchQueue:

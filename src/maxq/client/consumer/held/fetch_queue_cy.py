@@ -48,6 +48,15 @@ class Fetched:
         """Return whether these are messages, not records."""
         return type(self.messages) is list
 
+    @cython.cfunc
+    def _split(self, count: cython.Py_ssize_t):
+        """Return the first `count` messages, which are not all, and the others."""
+        if self._is_made():
+            first, rest = self.messages[:count], self.messages[count:]
+        else:
+            first, rest = self.messages.split(count)
+        return Fetched(self.assigned, self.generation, first), Fetched(self.assigned, self.generation, rest)
+
     @property
     def is_current(self):
         # type: (...) -> bool
@@ -193,6 +202,36 @@ class FetchQueue:
             return False
         del self.given_out[owner]
         for fetched in reversed(given_out):
+            self._fetched.appendleft(fetched)
+            self.message_count += len(fetched.messages)
+        return True
+
+    def keep_first(
+        self,
+        owner,  # type: object
+        count: cython.longlong,
+    ):
+        # type: (...) -> bool
+        """Put back what the last poll returned to `owner` behind the first `count` messages. Returns whether there was
+        anything."""
+        fetched: Fetched
+        kept: list = []
+        rest: list = []
+        for fetched in self.given_out.get(owner, ()):
+            size: cython.longlong = len(fetched.messages)
+            if count >= size:
+                kept.append(fetched)
+            elif count > 0:
+                first, others = fetched._split(count)
+                kept.append(first)
+                rest.append(others)
+            else:
+                rest.append(fetched)
+            count = max(count - size, 0)
+        if not rest:
+            return False
+        self.given_out[owner] = kept
+        for fetched in reversed(rest):
             self._fetched.appendleft(fetched)
             self.message_count += len(fetched.messages)
         return True
