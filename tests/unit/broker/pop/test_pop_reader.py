@@ -158,11 +158,11 @@ def test_topics_of_priorities_are_read_from_the_highest_queue_down(make_parts: C
 
 def test_a_priority_factor_of_100_has_every_pop_begin_at_the_highest_queue(make_parts: Callable[..., PopParts]) -> None:
     parts = make_parts(priorityOrderAsc="true")
-    parts.create(queues=2, attributes={"+message.type": "PRIORITY"})
-    for queue_id in range(2):
-        parts.fill([b"%d" % queue_id] * 300, queue_id=queue_id)
+    parts.create(queues=5, attributes={"+message.type": "PRIORITY"})
+    for queue_id in range(5):
+        parts.fill([b"%d" % queue_id] * 450, queue_id=queue_id)
     reader = Reader(parts)
-    assert {body for _ in range(300) for body in _bodies(reader.pop(max_msg_nums=1))} == {b"1"}
+    assert {body for _ in range(450) for body in _bodies(reader.pop(max_msg_nums=1))} == {b"4"}
 
 
 def test_a_queue_with_too_many_open_messages_rests(make_parts: Callable[..., PopParts]) -> None:
