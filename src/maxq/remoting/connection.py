@@ -354,10 +354,13 @@ class Connection(asyncio.BufferedProtocol):
         to it."""
         return self._requests.waiters
 
-    def send_requests(self, frames: bytes, count: int) -> None:
-        """Send `count` encoded requests, whose `waiters` are entered."""
+    def send_requests(self, frames: bytes, count: int, body: bytes = b"") -> None:
+        """Send `count` encoded requests, whose `waiters` are entered; `body`, if it is not empty, is that of the last
+        one."""
         self._requests.requests += count
         self.write([frames])
+        if body:
+            self.write([body])
 
     def broken(self) -> RemotingSendError:
         """Make the error for who waits for an answer when the connection is closed."""

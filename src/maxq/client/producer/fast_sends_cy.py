@@ -65,6 +65,7 @@ _MOST_BATCH_ROOM = cython.declare(cython.Py_ssize_t, 64 << 20)  # bytes
 _MOST_TEXT = cython.declare(cython.Py_ssize_t, 32_767)  # bytes of the properties of a message, on the wire
 _MOST_TOPICS = 10_000
 _SPARE = cython.declare(cython.Py_ssize_t, 64)  # bytes of a frame besides its known parts: lengths, time, opaque
+_LARGE = cython.declare(cython.Py_ssize_t, 64 << 10)  # bytes of a body that is written by itself, not copied
 _KEPT_ROOM = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes that an empty buffer keeps
 _HEX = cython.declare(bytes, b"0123456789abcdef")
 _UPPER_HEX = cython.declare(bytes, b"0123456789ABCDEF")
@@ -120,6 +121,7 @@ class Line:
     connection = cython.declare(object, visibility="readonly")  # type: Connection | None
     waiters = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
     _out = cython.declare(bytearray)
+    _body = cython.declare(bytes)  # a large one, that follows the last frame's header; it is not copied
     _filled = cython.declare(cython.Py_ssize_t)
     _count = cython.declare(cython.Py_ssize_t)
 
@@ -131,6 +133,7 @@ class Line:
         self.connection = None
         self.waiters = {}
         self._out = bytearray(16 * 1024)
+        self._body = b""
         self._filled = self._count = 0
 
     @cython.cfunc
@@ -160,12 +163,13 @@ class Line:
         else:
             out = self._out
         frames = take_bytes(out, 0, self._filled)
-        count = self._count
+        count, body = self._count, self._body
         self._filled = self._count = 0
+        self._body = b""
         if len(self._out) > _KEPT_ROOM:
             self._out = bytearray(16 * 1024)
         try:
-            self.connection.send_requests(frames, count)
+            self.connection.send_requests(frames, count, body)
         except Exception as error:
             log.warning("writing %d messages to %s failed: %r", count, self.address, error)
             self.connection.abort("a write failed half way")
@@ -599,7 +603,7 @@ class FastSends:
         """Write what was posted: at once if nothing else waits for this broker's answers, else with all that is posted
         in this turn of the loop."""
         pending.future = self._loop.create_future() if waiter is None else waiter
-        if is_alone or line._filled > _KEPT_ROOM:
+        if is_alone or line._body or line._filled > _KEPT_ROOM:
             line.flush()
         elif line not in self._unflushed:
             if not self._unflushed:
@@ -816,9 +820,12 @@ class FastSends:
         properties cannot be sent in this way. `characters` of them, with two for each pair, are at most so many."""
         line: Line = target._line
         size: cython.Py_ssize_t = len(body)
+        is_large: cython.bint = size >= _LARGE
+        if line._body:
+            line.flush()
         line._reserve(
             6 * characters + len(target._before_time) + len(target._before_text) + len(target._before_opaque)
-            + len(target._behind) + size + _SPARE
+            + len(target._behind) + (0 if is_large else size) + _SPARE
         )  # fmt: skip
         out: cython.p_uchar
         start: cython.Py_ssize_t = line._filled
@@ -857,7 +864,10 @@ class FastSends:
         p = put_bytes(out, p, target._behind)
         put32(out, start + 4, p - start - 8)
         put32(out, start, p - start - 4 + size)
-        p = put_bytes(out, p, body)
+        if is_large:
+            line._body = body
+        else:
+            p = put_bytes(out, p, body)
         line._filled = p
         line._count += 1
         pending._sends = self

@@ -65,14 +65,15 @@ def frames() -> Iterator[list[bytes]]:
     sent: list[bytes] = []
     send = Connection.send_requests
 
-    def note(self: Connection, data: bytes, count: int) -> None:
+    def note(self: Connection, data: bytes, count: int, body: bytes = b"") -> None:
+        start, data = data, data + body
         position = 0
         for _ in range(count):
             behind = position + 4 + int.from_bytes(data[position : position + 4], "big")
             sent.append(data[position:behind])
             position = behind
         assert position == len(data)
-        send(self, data, count)
+        send(self, start, count, body)
 
     with mock.patch.object(Connection, "send_requests", note):
         yield sent

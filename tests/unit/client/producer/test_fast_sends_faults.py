@@ -289,7 +289,11 @@ def test_large_batches_of_one_turn_do_not_wait_for_each_other(form: ModuleType) 
         async with make(cluster) as producer:
             await warm(cluster, producer, "T")
             sizes: list[int] = []
-            with mock.patch.object(Connection, "send_requests", lambda self, frames, count: sizes.append(len(frames))):
+
+            def note(self: Connection, frames: bytes, count: int, body: bytes = b"") -> None:
+                sizes.append(len(frames) + len(body))
+
+            with mock.patch.object(Connection, "send_requests", note):
                 fast: Any = producer._sender.fast
                 for _ in range(20):
                     fast.post_batch([Message("T", bytes(300_000))], None, 3000)
