@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from maxq.arrow.columns_cy import ColumnBuilder, ColumnMemory
 from maxq.arrow.schemas import arrow_schema, base_column
+from maxq.errors import RemoteProtocolError
 from maxq.store.log import record_cy as rc
 
 Rows = NDArray[np.int64]
@@ -112,8 +113,21 @@ class RecordBatches:
             before = ends[first - 1] if first else 0
             last = int(np.searchsorted(ends, before + MAX_BYTES, "right"))
             last = min(max(last, first + 1), first + self.max_rows, len(rows))
-            yield self.batch(view, rows[first:last])
+            yield from self._that_fit(view, rows[first:last])
             first = last
+
+    def _that_fit(self, view: memoryview, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """One batch of these rows, or several where their bodies, which came compressed, are 2 GiB together."""
+        try:
+            batch = self.batch(view, rows)
+        except RemoteProtocolError:
+            if len(rows) == 1:
+                raise
+            middle = len(rows) // 2
+            yield from self._that_fit(view, rows[:middle])
+            yield from self._that_fit(view, rows[middle:])
+            return
+        yield batch
 
     def batch(self, view: memoryview, rows: Rows) -> pa.RecordBatch:
         """One batch of all `rows`, whose positions are positions in `view`."""

@@ -266,3 +266,22 @@ def test_a_time_of_birth_that_no_timestamp_can_say_is_the_nearest(born: int) -> 
     late = datetime(2026, 1, 1, tzinfo=UTC)
     kept = RowFilter([Condition("bornTimestamp", ">", (late,))]).select(view, rows)
     assert len(kept) == (born >= 1 << 62)
+
+
+def test_bodies_that_are_too_large_together_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came compressed: some megabytes of log may be more than a column can hold."""
+    uncompiled = FORMS[0]
+    monkeypatch.setattr(record_batches, "ColumnBuilder", uncompiled.ColumnBuilder)
+    monkeypatch.setattr(record_batches, "ColumnMemory", uncompiled.ColumnMemory)
+    monkeypatch.setattr(uncompiled, "_MOST_BYTES", 1_000_000)
+    flag = compression_flag(CompressionType.ZLIB)
+    sent = [bytes([n]) * 300_000 for n in range(10)]
+    host = bytes(8)
+    data = b""
+    for body in sent:
+        data += record(len(data), compress(body, CompressionType.ZLIB), b"T", b"", flag, host, host)
+    view = memoryview(data)
+    rows, _, _ = scan_rows(view, 0, len(data), 0, 100)
+    batches = list(RecordBatches(["body"], "broker-a").batches(view, rows))
+    assert [body for batch in batches for body in batch.column("body").to_pylist()] == sent
+    assert max(batch.num_rows for batch in batches) <= 3
