@@ -777,6 +777,7 @@ class BrokerController:
         await run_blocking(self.topics.begin, self._topics_with_messages)
         if role != SLAVE:  # who becomes the master later looks then (RoleService)
             self.store.reader.may_lack_messages |= self.store_owner.was_slave
+            self.groups.was_slave = self.store_owner.was_slave
             self.offsets.not_beyond(self.store.max_offset)
         await run_blocking(self.store_owner.record, role)
         self.topic_write_states.refresh_all()

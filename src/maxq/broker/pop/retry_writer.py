@@ -81,7 +81,7 @@ class RetryWriter:
         if not self._knows_topic(point):
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))
             return []
-        if point.group not in self._groups.subscription_group_table:
+        if self._groups.find_named_group(point.group) is None:
             log.warning("group %s is gone: messages it popped from %s are not revived", point.group, topic)
             return []
         log_end = self._store.max_physical_offset

@@ -54,6 +54,20 @@ async def test_acknowledged_messages_and_those_that_are_gone_are_not_copied(part
     assert [copy.body for copy in parts.stored(RETRY)] == [b"0", b"2"]
 
 
+@pytest.mark.parametrize(("was_slave", "is_deleted", "copies"), [(False, False, 0), (True, False, 1), (True, True, 0)])
+async def test_a_slave_that_became_the_master_may_not_have_heard_of_a_group_that_it_has_not_deleted(
+    parts: PopParts, was_slave: bool, is_deleted: bool, copies: int
+) -> None:
+    parts.fill([b"one"])
+    if is_deleted:
+        parts.groups.delete_subscription_group_config(GROUP)
+    parts.groups.subscription_group_table.pop(GROUP, None)
+    parts.groups.was_slave = was_slave
+    assert await parts.reviver.revive(parts.point(0, 1)) == []
+    assert len(parts.stored(RETRY)) == copies
+    assert parts.groups.contains_subscription_group(GROUP) == (copies > 0)
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 async def test_messages_of_a_topic_that_is_deleted_while_they_are_read_are_not_copied(
     parts: PopParts, monkeypatch: pytest.MonkeyPatch, is_read: bool

@@ -42,6 +42,8 @@ class SubscriptionGroupManager(PersistentManager):
 
     Attributes:
         row_json: what puts groups into bodies.
+        was_slave: this broker was a slave when it last ended, and is none now: its table may lack groups that its
+            master made just before it went.
     """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
@@ -52,6 +54,8 @@ class SubscriptionGroupManager(PersistentManager):
         self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
         self.row_json: RowJson[SubscriptionGroupConfig] = RowJson("subscriptionGroupTable")
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
+        self.was_slave = False
+        self._deleted_here: set[str] = set()
         self._why_disabled: dict[str, str] = {}
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 
@@ -90,6 +94,17 @@ class SubscriptionGroupManager(PersistentManager):
         self.subscription_group_table[group] = config
         self._on_change()
         return config
+
+    def find_named_group(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the group that a record of the log names.
+
+        A broker that was a slave until this start may not have heard of it before its master died: it creates the
+        group, as `find_subscription_group_config` does, unless the group was deleted here since. Any other broker has
+        all groups that were not deleted.
+        """
+        if group in self.subscription_group_table or not self.was_slave or group in self._deleted_here:
+            return self.subscription_group_table.get(group)
+        return self.find_subscription_group_config(group)
 
     def contains_subscription_group(self, group: str) -> bool:
         """Return whether the group is known, without creating it."""
@@ -152,6 +167,7 @@ class SubscriptionGroupManager(PersistentManager):
         self.row_json.forget([group])
         forbidden = self.forbidden_table.pop(group, None)
         self._why_disabled.pop(group, None)
+        self._deleted_here.add(group)
         if known is None and forbidden is None:
             log.warning("delete subscription group failed, %s does not exist", group)
             return False
