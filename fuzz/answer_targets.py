@@ -45,7 +45,7 @@ class _Peer:
     def open_connection(self, address: str) -> "_Peer":
         return self
 
-    def send_requests(self, frames: bytes, count: int) -> None:
+    def send_requests(self, frames: bytes, count: int, body: bytes) -> None:
         pass
 
     def reserve(self, count: int) -> tuple[str, int]:

@@ -48,7 +48,7 @@ def test_a_pytest_that_uses_none_of_it_loads_none_of_it() -> None:
         f"import sys, {PLUGIN[1]}; print(*sorted(name for name in sys.modules if 'maxq' in name or name == 'asyncio'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["maxq", "maxq.testing", "maxq.testing.pytest_plugin"]
+    assert done.stdout.split() == ["maxq", "maxq.codes", "maxq.testing", "maxq.testing.pytest_plugin"]
 
 
 def test_assertions_of_the_package_stay_as_they_are(pytester: pytest.Pytester) -> None:

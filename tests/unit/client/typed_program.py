@@ -1018,6 +1018,8 @@ def dead_letters(
 ) -> None:
     got_groups: list[DeadLetterCount] = admin.dead_letters.groups()
     print(got_groups)
+    got_count: DeadLetterCount = admin.dead_letters.count(group)
+    print(got_count)
     for item_scan in admin.dead_letters.scan(group, selection):
         seen_scan: api.MessageExt = item_scan
         print(seen_scan)
@@ -1510,6 +1512,8 @@ async def async_dead_letters(
 ) -> None:
     got_groups: list[DeadLetterCount] = await admin.dead_letters.groups()
     print(got_groups)
+    got_count: DeadLetterCount = await admin.dead_letters.count(group)
+    print(got_count)
     async for item_scan in admin.dead_letters.scan(group, selection):
         seen_scan: api.MessageExt = item_scan
         print(seen_scan)
