@@ -29,6 +29,12 @@ PAGES: Final = {
 TABLE: Final = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 RUNS_PAGE: Final = ROOT / "docs/explanation/benchmarks.md"
 RUNS: Final = re.compile(r"(?<=<!-- runs -->\n).*?(?=<!-- end of runs -->)", re.DOTALL)
+CLIENTS: Final = re.compile(r"(?<=<!-- clients -->\n).*?(?=<!-- end of clients -->)", re.DOTALL)
+_CLIENTS: Final = {
+    "maxq": "MaxQ", "maxq_blocking": "MaxQ, blocking", "confluent": "confluent-kafka (C)", "aiokafka": "aiokafka",
+    "nats": "nats-py (JetStream)", "maxq_arrow": "MaxQ, blocking", "maxq_many": "MaxQ, blocking", "maxq_gather": "MaxQ",
+    "maxq_batch": "MaxQ, blocking", "maxq_poll": "MaxQ, blocking", "maxq_push": "MaxQ, blocking",
+}  # fmt: skip
 
 #: Of the picture: the workload's name there, its results file, and the workload.
 BARS: Final = (
@@ -115,12 +121,25 @@ def table(language: str) -> str:
 def runs() -> str:
     """The table of the runs that the figures are from: command, day, commit and machine, in Markdown."""
     lines = "| Results | Command | Day | MaxQ | Machine |\n|---|---|---|---|---|\n"
-    for name in sorted({row.file for row in ROWS}):
+    for name in sorted({"clients", *(row.file for row in ROWS)}):
         found = results(name)
         machine = found["machine"]
         words = f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']:.0f} GiB, "
         words += f"kernel {machine['kernel']}, Python {machine['python']}"
         lines += f"| `{name}.json` | `{found['command']}` | {found['day']} | commit {found['commit']} | {words} |\n"
+    return lines
+
+
+def clients() -> str:
+    """The table of Python clients and their servers, in Markdown: processor time a message, 1 KiB and 100 B."""
+    figures = {(row["way"], row["size"], row["client"]): row for row in results("clients")["medians"]}
+    lines = "| What | Client | Client, 1 KiB | 100 B | Server, 1 KiB | 100 B |\n|---|---|---:|---:|---:|---:|\n"
+    for way, size, client in figures:
+        if size != 1024:
+            continue
+        both = [figures[way, each, client] for each in (1024, 100)]
+        cells = [shown(row[name], "us") for name in ("cpu_us", "server_cpu_us") for row in both]
+        lines += f"| {way} | {_CLIENTS[client]} | {' | '.join(cells)} |\n"
     return lines
 
 
@@ -158,7 +177,8 @@ def main() -> None:
     draw(dark=True)
     for page, language in PAGES.items():
         page.write_text(TABLE.sub(table(language), page.read_text()))
-    RUNS_PAGE.write_text(RUNS.sub(lambda _: runs(), RUNS_PAGE.read_text()))
+    page = RUNS.sub(lambda _: runs(), RUNS_PAGE.read_text())
+    RUNS_PAGE.write_text(CLIENTS.sub(lambda _: clients(), page))
 
 
 if __name__ == "__main__":
