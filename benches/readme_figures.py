@@ -177,8 +177,8 @@ def main() -> None:
     draw(dark=True)
     for page, language in PAGES.items():
         page.write_text(TABLE.sub(table(language), page.read_text()))
-    page = RUNS.sub(lambda _: runs(), RUNS_PAGE.read_text())
-    RUNS_PAGE.write_text(CLIENTS.sub(lambda _: clients(), page))
+    text = RUNS.sub(lambda _: runs(), RUNS_PAGE.read_text())
+    RUNS_PAGE.write_text(CLIENTS.sub(lambda _: clients(), text))
 
 
 if __name__ == "__main__":
