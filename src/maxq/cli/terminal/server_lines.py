@@ -39,7 +39,7 @@ class Ready(NamedTuple):
     facts: Mapping[str, str]
 
     def say(self) -> None:
-        """Print it."""
+        """Tell whoever started the server that it is ready: text at a terminal, one JSON line elsewhere."""
         who = f": {self.name}" if self.name else ""
         first = f"maxq {self.command} is ready{who} ({self.seconds:.2f} s)"
         text = "\n".join([first, *(f"{_INDENT}{fact}: {value}" for fact, value in self.facts.items())])
