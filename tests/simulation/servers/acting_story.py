@@ -234,6 +234,8 @@ class ActingStory:
             "useServerSideResetOffset": "true", "timerPrecisionMs": str(_TIMER_PRECISION_MS),
             "namesrvAddr": ";".join(f"{address}:9876" for address in NAME_SERVERS[:name_servers]),
         }  # fmt: skip
+        if self._flush == "ASYNC_FLUSH":  # the disk tears a sector at any byte: properties alone have no check sum then
+            more |= {"enabledAppendPropCRC": "true", "forceVerifyPropCRC": "true"}
         told = {"notifyMinBrokerIdChanged": rng.choice(("true", "false"))}
         self.history.append(f"{brokers} brokers, {name_servers} name servers, {role}, {told}, {more}")
         self._name_servers = [
