@@ -432,7 +432,7 @@ MUTATIONS: Final = {
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
     "one name server of several says who lives": Mutation(
-        "acting", -1, ((GroupApi, "member_group", _ask_any_name_server),)
+        "acting", 3, ((GroupApi, "member_group", _ask_any_name_server),)
     ),
     "a slave acts beside one with a smaller id that a name server has lost": Mutation(
         "acting", -1, ((ActingMasterService, "_replaced", _replace_anybody),)
