@@ -54,12 +54,36 @@ def topic_of(size: int) -> str:
     return sys.argv[6] if len(sys.argv) > 6 else f"Bench{size}"
 
 
-class Maxq:
-    """MaxQ's clients; `address` is a name server's."""
+class Client:
+    """What all clients have: how they work, with whom, how many messages of which size, and what counts."""
 
     def __init__(self, way: str, address: str, count: int, size: int) -> None:
         self.way, self.address, self.count, self.size = way, address, count, size
         self.topic, self.meter = topic_of(size), Meter()
+
+
+class AsyncClient(Client):
+    """A client of asyncio that runs on uvloop."""
+
+    def send(self) -> None:
+        import uvloop
+
+        uvloop.run(self._send())
+
+    def receive(self) -> None:
+        import uvloop
+
+        uvloop.run(self._receive())
+
+    async def _send(self) -> None:
+        raise NotImplementedError
+
+    async def _receive(self) -> None:
+        raise NotImplementedError
+
+
+class Maxq(Client):
+    """MaxQ's clients; `address` is a name server's."""
 
     def send(self) -> None:
         if self.way == "gather":
@@ -133,12 +157,8 @@ class Maxq:
         self.meter.end(done)
 
 
-class Confluent:
+class Confluent(Client):
     """Confluent's client, which is librdkafka."""
-
-    def __init__(self, way: str, address: str, count: int, size: int) -> None:
-        self.address, self.count, self.size = address, count, size
-        self.topic, self.meter = topic_of(size), Meter()
 
     def send(self) -> None:
         from confluent_kafka import Producer
@@ -182,18 +202,8 @@ class Confluent:
         consumer.close()
 
 
-class Aiokafka:
+class Aiokafka(AsyncClient):
     """aiokafka, on uvloop."""
-
-    def __init__(self, way: str, address: str, count: int, size: int) -> None:
-        self.address, self.count, self.size = address, count, size
-        self.topic, self.meter = topic_of(size), Meter()
-
-    def send(self) -> None:
-        _on_uvloop(self._send())
-
-    def receive(self) -> None:
-        _on_uvloop(self._receive())
 
     async def _send(self) -> None:
         from aiokafka import AIOKafkaProducer
@@ -227,18 +237,8 @@ class Aiokafka:
             self.meter.end(done)
 
 
-class Nats:
+class Nats(AsyncClient):
     """nats-py on JetStream, on uvloop."""
-
-    def __init__(self, way: str, address: str, count: int, size: int) -> None:
-        self.address, self.count, self.size = address, count, size
-        self.topic, self.meter = topic_of(size), Meter()
-
-    def send(self) -> None:
-        _on_uvloop(self._send())
-
-    def receive(self) -> None:
-        _on_uvloop(self._receive())
 
     async def _send(self) -> None:
         import nats
@@ -277,12 +277,6 @@ class Nats:
                 await message.ack()
         self.meter.end(done)
         await connection.close()
-
-
-def _on_uvloop(work: Any) -> None:
-    import uvloop
-
-    uvloop.run(work)
 
 
 CLIENTS: dict[str, Any] = {"maxq": Maxq, "confluent": Confluent, "aiokafka": Aiokafka, "nats": Nats}

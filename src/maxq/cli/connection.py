@@ -89,7 +89,7 @@ CONNECTION_OPTIONS: Final[Mapping[str, Any]] = {
 
 
 class Setting(NamedTuple):
-    """A value of a connection, and what said it."""
+    """One setting of a connection, such as the address, and where it comes from: an option, a variable or a context."""
 
     value: str
     source: str
@@ -103,7 +103,7 @@ class _Layer(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A connection as it was found.
+    """The settings with which a command connects.
 
     Attributes:
         is_named: the command line named the name servers, with `-n` or `--context`.

@@ -77,7 +77,7 @@ class Contexts:
         return found
 
     def text(self) -> str:
-        """Return the content of the file."""
+        """Return the text of the contexts file, as it is to be written."""
         lines = [_HEAD]
         if self.current:
             lines.append(f"current = {_quoted(self.current)}\n")

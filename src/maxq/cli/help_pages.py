@@ -63,5 +63,5 @@ class CommandApp(typer.Typer):
         super().__init__(rich_markup_mode=None, add_completion=False, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[_Function], _Function]:
-        """Return typer's decorator for a command."""
+        """Return a decorator that makes a function a command, as typer's own does."""
         return super().command(name, **{"cls": HelpedCommand, **options})

@@ -67,7 +67,11 @@ def other_server_address(text: str | None) -> str | None:
 
 
 def other_server_addresses(text: str) -> str:
-    """The same for several, separated by ';'."""
+    """Return the addresses of servers that have no usual port, separated by ';'.
+
+    Raises:
+        typer.BadParameter: there is none, or one is no host:port.
+    """
     addresses = [part.strip() for part in text.split(";") if part.strip()]
     if not addresses:
         raise typer.BadParameter(f"{text!r} names no server: give host:port, several separated by ';'")

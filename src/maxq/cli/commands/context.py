@@ -101,7 +101,7 @@ def add(
 
 @app.command("list", short_help="All contexts.")
 def list_contexts(as_json: AsJson = False) -> None:
-    """All contexts; secrets are not shown."""
+    """List all contexts, without their secrets."""
     contexts = load_contexts()
     rows = [
         (name, name == contexts.current, profile.namesrv, profile.tls, profile.access_key)

@@ -38,7 +38,7 @@ class Worker:
     settings: Mapping[str, str]  # what differs from the others
 
     def say(self, message: str) -> None:
-        """Print what became of this worker."""
+        """Print that this worker process of the broker is ready, or how it ended."""
         name = self.settings["brokerName"]
         text = f"maxq: worker {self.number} ({name}): {message}"
         say("worker", text, server="broker", worker=self.number, name=name, message=message)

@@ -7,4 +7,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def no_progress(_what: str, _done: int, _total: int) -> None:
-    """Ignore progress, for callers that show none."""
+    """Do nothing: the progress callback of callers that show no progress."""
