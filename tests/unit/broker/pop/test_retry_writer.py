@@ -59,10 +59,10 @@ async def test_a_slave_that_became_the_master_may_not_have_heard_of_a_group_that
     parts: PopParts, was_slave: bool, is_deleted: bool, copies: int
 ) -> None:
     parts.fill([b"one"])
+    parts.groups.was_slave = was_slave
     if is_deleted:
         parts.groups.delete_subscription_group_config(GROUP)
     parts.groups.subscription_group_table.pop(GROUP, None)
-    parts.groups.was_slave = was_slave
     assert await parts.reviver.revive(parts.point(0, 1)) == []
     assert len(parts.stored(RETRY)) == copies
     assert parts.groups.contains_subscription_group(GROUP) == (copies > 0)

@@ -36,6 +36,8 @@ SYSTEM_GROUPS: Final = (
     "CID_RMQ_SYS_TRANS",
 )
 
+MOST_DELETED: Final = 10_000  # names of deleted groups that a broker keeps which was a slave: 2 MB at most
+
 
 class SubscriptionGroupManager(PersistentManager):
     """Groups by name. A config in the table is never changed, only replaced.
@@ -55,7 +57,7 @@ class SubscriptionGroupManager(PersistentManager):
         self.row_json: RowJson[SubscriptionGroupConfig] = RowJson("subscriptionGroupTable")
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
         self.was_slave = False
-        self._deleted_here: set[str] = set()
+        self._deleted_here: dict[str, None] = {}  # in order of their last deletion; kept if `was_slave`
         self._why_disabled: dict[str, str] = {}
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 
@@ -99,8 +101,8 @@ class SubscriptionGroupManager(PersistentManager):
         """Return the group that a record of the log names.
 
         A broker that was a slave until this start may not have heard of it before its master died: it creates the
-        group, as `find_subscription_group_config` does, unless the group was deleted here since. Any other broker has
-        all groups that were not deleted.
+        group, as `find_subscription_group_config` does, unless the group is one of the `MOST_DELETED` that were deleted
+        here last. Any other broker has all groups that were not deleted.
         """
         if group in self.subscription_group_table or not self.was_slave or group in self._deleted_here:
             return self.subscription_group_table.get(group)
@@ -167,7 +169,7 @@ class SubscriptionGroupManager(PersistentManager):
         self.row_json.forget([group])
         forbidden = self.forbidden_table.pop(group, None)
         self._why_disabled.pop(group, None)
-        self._deleted_here.add(group)
+        self._remember_deleted(group)
         if known is None and forbidden is None:
             log.warning("delete subscription group failed, %s does not exist", group)
             return False
@@ -175,6 +177,13 @@ class SubscriptionGroupManager(PersistentManager):
         self._on_change()
         self._tell([group])
         return True
+
+    def _remember_deleted(self, group: str) -> None:
+        if self.was_slave:
+            self._deleted_here.pop(group, None)
+            self._deleted_here[group] = None
+            if len(self._deleted_here) > MOST_DELETED:
+                del self._deleted_here[next(iter(self._deleted_here))]
 
     def take_from_master(
         self,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from maxq.broker.tables.subscription import subscription_group_manager
 from maxq.broker.tables.subscription.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from maxq.errors import InvalidAttributeError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
@@ -65,6 +66,18 @@ def test_a_shut_out_group_stays_shut_out_after_a_restart() -> None:
     assert world.groups.disable_consume("G", "[CONSUMER_BEHIND]9 bytes behind")
     assert world.groups.why_disabled("G") == "[CONSUMER_BEHIND]9 bytes behind"
     assert not reloaded(world).subscription_group_table["G"].consume_enable
+
+
+def test_a_broker_that_was_a_slave_makes_groups_that_the_log_names_but_not_those_deleted_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscription_group_manager, "MOST_DELETED", 2)
+    groups = BrokerWorld().groups
+    groups.was_slave = True
+    for name in ("A", "B", "A", "C"):
+        groups.delete_subscription_group_config(name)
+    found = {name: groups.find_named_group(name) is not None for name in "ABCD"}
+    assert found == {"A": False, "B": True, "C": False, "D": True}
 
 
 def test_deleting_a_group_forgets_what_it_was_forbidden() -> None:
