@@ -203,7 +203,7 @@ class ConsumerConfig(ClientConfig):
     #: how the members of a group divide the queues of a topic; AllocateMessageQueueAveragely
     allocate_strategy: AllocateMessageQueueStrategy = field(default_factory=AllocateMessageQueueAveragely)
     connect_broker_by_user: int | None = None  # id of the broker that every pull asks; None: the one answers suggest
-    pull_batch_size: int = 32  # messages that a pull asks for
+    pull_batch_size: int = 32  # messages that a pull asks for; of a queue with many more up to 8 times as many
     pull_threshold_for_queue: int = 1_000  # unfinished messages above which a queue is not pulled
     pull_threshold_size_for_queue: int = 100  # the same in MiB
     consume_max_span: int = 2_000  # most queue offsets from the first unfinished message to the last

@@ -133,7 +133,7 @@ class ConsumerSettings(ClientSettings, total=False):
     consume_timestamp (0): wall ms for CONSUME_FROM_TIMESTAMP; 0: half an hour ago.
     allocate_strategy: how the members of a group divide the queues of a topic; AllocateMessageQueueAveragely.
     connect_broker_by_user (None): id of the broker that every pull asks; None: the one answers suggest.
-    pull_batch_size (32): messages that a pull asks for.
+    pull_batch_size (32): messages that a pull asks for; of a queue with many more up to 8 times as many.
     pull_threshold_for_queue (1_000): unfinished messages above which a queue is not pulled.
     pull_threshold_size_for_queue (100): the same in MiB.
     consume_max_span (2_000): most queue offsets from the first unfinished message to the last.

@@ -145,7 +145,7 @@ class LitePullConsumer(consumer_calls.LitePullConsumerCalls, Started[lite_pull_c
             timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
 
         Returns:
-            Messages of one pull; empty if nothing came in time.
+            Messages of one pull, at most pull_batch_size of them; empty if nothing came in time.
         """
         before = self._client.given_out_to(threading.current_thread())
         try:

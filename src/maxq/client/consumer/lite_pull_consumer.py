@@ -292,7 +292,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
 
         Returns:
-            Messages of one pull; empty if nothing came in time.
+            Messages of one pull, at most pull_batch_size of them; empty if nothing came in time.
         """
         owner = asyncio.current_task()
         check_number("timeout_ms", timeout_ms)
@@ -760,6 +760,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             send_expression=True,
             lite=True,
             keeps_records=assigned.keeps_records,
+            bulk_nums=0 if assigned.keeps_records else self._bulk_nums(config.pull_threshold_for_queue),
             go_on=go_on,
         )
 
@@ -770,9 +771,15 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             return
         assigned.pull_offset = result.next_begin_offset
         found = result.records or result.messages
-        if found:
-            assigned.process_queue.put_messages(found, result.max_offset)
+        if not found:
+            return
+        assigned.process_queue.put_messages(found, result.max_offset)
+        size = self._config.pull_batch_size
+        if not isinstance(found, list) or len(found) <= size:
             self._buffer.put(Fetched(assigned, assigned.generation, found))
+            return
+        for first in range(0, len(found), size):
+            self._buffer.put(Fetched(assigned, assigned.generation, found[first : first + size]))
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
         """Continue at the broker's offset. Messages that were pulled and that the broker no longer has are still

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_WAIT_MS = 10  # Java waits 50; the check costs nothing here
 BROKER_FLOW_CONTROL_WAIT_MS = 20  # after FLOW_CONTROL 215
+_BULK = 8  # so many times pull_batch_size is asked for at once where a queue has much more, and …
+_PARTS = 4  # … at most this part of what may be unfinished
 _UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 Config = TypeVar("Config", bound=ConsumerConfig)
@@ -192,6 +194,13 @@ class PullingConsumer(GroupConsumer[Config]):
             if failure is not None:  # what was taken of the result is unknown: a rebalance sets the queue up anew
                 self.failures.report(failure, "taking what was pulled from %s", queue)
                 return
+
+    def _bulk_nums(self, most: int) -> int:
+        """Return how many messages a pull of a queue that has many more asks for where `most` may be unfinished; 0: as
+        many as other pulls do."""
+        usual = self._config.pull_batch_size
+        bulk = min(_BULK * usual, most // _PARTS)
+        return bulk if bulk > usual else 0
 
     async def _pull_failed(self, queue: MessageQueue, error: MaxQError | OSError) -> None:
         """Log why a pull failed, and wait before the next one; another broker of the group may end the wait."""

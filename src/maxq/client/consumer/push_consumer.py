@@ -460,6 +460,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         config = self._config
         started_ms = self._clock.monotonic_ms()
         is_silent = process_queue.may_be_anothers(started_ms)
+        is_bounded = config.pull_interval > 0 or config.pull_threshold_for_topic != -1
 
         def commit_offset() -> int:
             return 0 if is_silent or self._broadcasting else self._offsets.in_memory(queue)
@@ -474,6 +475,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             suspend_ms=config.broker_suspend_max_time,
             timeout_ms=config.consumer_timeout_when_suspend,
             send_expression=config.post_subscription_when_pull,
+            bulk_nums=0 if is_bounded else self._bulk_nums(config.pull_threshold_for_queue),
             go_on=go_on,
         )
         if result is not None:

@@ -102,6 +102,7 @@ class PullAPIWrapper:
         send_expression: bool,
         lite: bool = False,
         keeps_records: bool = False,
+        bulk_nums: int = 0,
         go_on: GoOn,
     ) -> PullResult | None:
         """Pull from `offset` on, and again for as long as `go_on` says so.
@@ -114,6 +115,8 @@ class PullAPIWrapper:
             lite: LITE_PULL_MESSAGE.
             keeps_records: what a pull found is to stay records, if nothing about it is special; and a MaxQ broker is
                 told that `max_nums` and `max_msg_bytes` count, whatever its own limits are.
+            bulk_nums: messages that a pull asks for while the queue has many more, of a MaxQ broker, which is told that
+                they count; 0: `max_nums`.
             go_on: called with the result of each pull that found something.
 
         Returns:
@@ -152,10 +155,12 @@ class PullAPIWrapper:
             header["maxqMaxBytes"] = str(max_msg_bytes)
         if send_expression:
             header["subscription"] = subscription.sub_string
+        bulk = {**header, "maxMsgNums": str(bulk_nums), "maxqMaxBytes": str(max_msg_bytes)} if bulk_nums else header
         instance = self._instance
         pulls = _QueuePulls(
-            self, instance, queue, subscription, broker, offset, header, sys_flag, commit_offset, keeps_records, go_on
-        )
+            self, instance, queue, subscription, broker, offset, (header, bulk), bulk_nums, sys_flag, commit_offset,
+            keeps_records, go_on,
+        )  # fmt: skip
         code = RequestCode.LITE_PULL_MESSAGE if lite else RequestCode.PULL_MESSAGE
         try:
             connection = await instance.remoting.connect(broker.address, timeout_ms)
@@ -166,7 +171,7 @@ class PullAPIWrapper:
             if response is None:
                 return None
             if response.code == ResponseCode.GO_AWAY:
-                ext = {**header, **dict(zip(CHANGING, map(str, pulls.next_fields()), strict=True))}
+                ext = {**pulls.header, **dict(zip(CHANGING, map(str, pulls.next_fields()), strict=True))}
                 response = await instance.remoting.invoke(broker.address, instance.api.command(code, ext), timeout_ms)
             result, body = pull_answer(response, broker.address)
             if result.status is PullStatus.FOUND:
@@ -264,6 +269,7 @@ class _QueuePulls:
 
     Attributes:
         offset: from which the next or the outstanding pull asks.
+        header: of that pull, without what changes from one to the next.
     """
 
     def __init__(
@@ -274,12 +280,14 @@ class _QueuePulls:
         subscription: SubscriptionData,
         broker: BrokerTarget,
         offset: int,
-        header: dict[str, str],
+        headers: tuple[dict[str, str], dict[str, str]],
+        bulk_nums: int,
         sys_flag: int,
         commit_offset: Callable[[], int],
         keeps_records: bool,
         go_on: GoOn,
     ) -> None:
+        """`headers`: of a pull, and of one that asks for `bulk_nums` messages."""
         self._api = api
         self._brokers = instance.brokers
         self._queue = queue
@@ -289,7 +297,8 @@ class _QueuePulls:
         self._unwrap = partial(unwrap, namespace) if namespace else None
         self._broker = broker
         self.offset = offset
-        self.header = header
+        self.header, _ = self._headers = headers
+        self._bulk_least = bulk_nums // 2  # messages behind an answer for which more than usual is asked for
         self._sys_flag = sys_flag
         self._commit_offset = commit_offset
         self._go_on = go_on
@@ -343,6 +352,7 @@ class _QueuePulls:
             return None
         self._brokers.trust(self._broker.address)
         self.offset = result.next_begin_offset
+        self.header = self._headers[result.max_offset - self.offset > self._bulk_least]
         if result.suggest_which_broker_id != self._node:
             self._api.update_pull_from_which_node(self._queue, result.suggest_which_broker_id)
             if self._api.recalculate_pull_from_which_node(self._queue) != self._node:

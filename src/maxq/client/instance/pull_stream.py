@@ -27,13 +27,16 @@ CHANGING: Final = ("queueOffset", "commitOffset", "sysFlag")
 
 _PREFIX: Final = struct.Struct(">II")
 
+#: What stands in a JSON header before the fields that change, between them and the request's number, and behind that.
+JsonPieces = tuple[bytes, bytes, bytes]
+
 
 class Pulls(Protocol):
     """What a stream asks for, and who takes the answers. What its methods raise ends the stream."""
 
     @property
     def header(self) -> Mapping[str, str]:
-        """Return the header of a request, without what changes."""
+        """Return the header of the next request, without what changes: one of a few objects, which stay as they are."""
         ...
 
     def next_fields(self) -> tuple[int, int, int]:
@@ -98,9 +101,8 @@ class PullStream:
         self._request: RemotingCommand | None = None
         self._deadline_ms = 0  # monotonic
         self._arrivals = 0  # on the connection, when the request was sent
-        self._pieces: tuple[bytes, bytes, bytes] | None = None  # of a request's header
-        if self._hooked is None and serialize_type is SerializeType.JSON:
-            self._pieces = json_pieces(code, pulls.header)
+        self._is_json = self._hooked is None and serialize_type is SerializeType.JSON
+        self._encoded: list[tuple[Mapping[str, str], JsonPieces]] = []  # headers, with their pieces
 
     async def run(self) -> RemotingCommand | None:
         """Send a request, and those that follow from the answers. If the caller is cancelled, nothing more is taken.
@@ -128,16 +130,25 @@ class PullStream:
         changing = self._pulls.next_fields()
         self._deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         self._arrivals = connection.arrivals
-        if self._pieces is not None and not connection.is_closed:
+        header = self._pulls.header
+        if self._is_json and not connection.is_closed:
             opaque = self._opaque = self._remoting.next_opaque()
             connection.waiters[opaque] = self
-            connection.send_requests(json_frame(self._pieces, changing, opaque), 1)
+            connection.send_requests(json_frame(self._pieces(header), changing, opaque), 1)
             return
-        ext = {**self._pulls.header, **dict(zip(CHANGING, map(str, changing), strict=True))}
+        ext = {**header, **dict(zip(CHANGING, map(str, changing), strict=True))}
         request = self._request = RemotingCommand(self._code, ext, serialize_type=self._serialize_type)
         if self._hooked is not None:
             self._hooked.before(self._address, request)
         self._opaque = connection.request(request, self)
+
+    def _pieces(self, header: Mapping[str, str]) -> JsonPieces:
+        for known, pieces in self._encoded:
+            if known is header:
+                return pieces
+        pieces = json_pieces(self._code, header)
+        self._encoded.append((header, pieces))
+        return pieces
 
     def found(
         self, next_begin_offset: int, min_offset: int, max_offset: int, suggested_id: int, records: memoryview
@@ -207,15 +218,14 @@ def scan_answers(remoting: RemotingClient) -> None:
     add_answer_path(remoting, "pulls", PullAnswers(PullStream).take)
 
 
-def json_pieces(code: RequestCode, header: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
-    """Return what stands before the changing fields of a pull's JSON header, between them and its number, and behind
-    that."""
+def json_pieces(code: RequestCode, header: Mapping[str, str]) -> JsonPieces:
+    """Return the pieces of a pull's JSON header."""
     begin = b'{"code":%d,"extFields":{' % code
     behind = b"," + orjson.dumps(dict(header))[1:] + b',"flag":0,"language":"PYTHON","opaque":'
     return begin, behind, b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
 
 
-def json_frame(pieces: tuple[bytes, bytes, bytes], changing: tuple[int, int, int], opaque: int) -> bytes:
+def json_frame(pieces: JsonPieces, changing: tuple[int, int, int], opaque: int) -> bytes:
     """Encode the frame of a pull."""
     begin, behind, end = pieces
     header = b'%b"queueOffset":"%d","commitOffset":"%d","sysFlag":"%d"%b%d%b' % (

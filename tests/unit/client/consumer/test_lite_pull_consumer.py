@@ -142,6 +142,44 @@ def test_pulling_ahead_stops_at_the_threshold() -> None:
     simulate(story)
 
 
+def test_much_is_asked_for_at_once_of_a_queue_that_has_much_more_and_a_poll_gives_it_out_piece_by_piece() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1000)
+        consumer = make(cluster, pull_batch_size=32, max_msg_bytes=100_000)
+        await consumer.assign([Q0])
+        async with consumer:
+            bodies: list[bytes] = []
+            while len(bodies) < 1000:
+                polled = [message.body for message in await consumer.poll()]
+                assert 0 < len(polled) <= 32
+                bodies += polled
+            assert bodies == [b"%d" % n for n in range(1000)]
+            cluster.broker.put("T", b"lone")
+            assert [message.body for message in await consumer.poll()] == [b"lone"]
+            await consumer.commit()
+        assert cluster.broker.committed["G", Q0] == 1001
+        asked = [
+            (ext["maxMsgNums"], ext.get("maxqMaxBytes")) for ext in (r.ext for r in cluster.broker.requests(LITE_PULL))
+        ]
+        assert asked[:4] == [("32", None), ("250", "100000"), ("250", "100000"), ("250", "100000")]
+        assert asked[4:] and set(asked[4:]) == {("250", "100000"), ("32", None)}
+        assert asked[-1] == ("32", None)
+
+    simulate(story)
+
+
+def test_a_consumer_that_may_hold_little_asks_for_little() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 500)
+        consumer = make(cluster, pull_threshold_for_queue=100)
+        await consumer.assign([Q0])
+        async with consumer:
+            await until(lambda: len(cluster.broker.requests(LITE_PULL)) > 3, "some pulls")
+        assert {r.ext["maxMsgNums"] for r in cluster.broker.requests(LITE_PULL)} == {"32"}
+
+    simulate(story)
+
+
 def test_a_seek_throws_away_what_was_pulled_before_it() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 100)
@@ -690,7 +728,7 @@ def test_rpc_hooks_see_every_pull_of_a_busy_queue_and_its_answer() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 10)
         hook = Hook()
-        consumer = make(cluster, rpc_hooks=[hook], pull_batch_size=1)
+        consumer = make(cluster, rpc_hooks=[hook], pull_batch_size=1, pull_threshold_for_queue=4)
         await consumer.subscribe("T")
         async with consumer:
             got: list[bytes] = []

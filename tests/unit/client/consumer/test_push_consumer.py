@@ -490,6 +490,24 @@ def test_pulling_stops_while_too_much_is_unfinished() -> None:
     simulate(story)
 
 
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [({}, {"32", "250"}), ({"pull_interval": 1}, {"32"}), ({"pull_threshold_for_topic": 40}, {"32"})],
+)
+def test_much_is_asked_for_at_once_of_a_queue_that_has_much_more(settings: dict[str, int], asked: set[str]) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1000)
+        got = Got()
+        async with make(cluster, got, **settings):
+            await until(lambda: len(got.bodies) == 1000, "all messages")
+        assert sorted(got.bodies, key=int) == [b"%d" % n for n in range(1000)]
+        pulls = [r.ext["maxMsgNums"] for r in cluster.broker.requests(PULL) if r.ext["topic"] == "T"]
+        assert pulls[0] == pulls[-1] == "32"
+        assert set(pulls) == asked
+
+    simulate(story)
+
+
 def test_pulling_stops_while_offsets_in_hand_are_far_apart() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 300)
