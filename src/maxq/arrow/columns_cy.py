@@ -51,7 +51,9 @@ _MOST_HOSTS = 10_000
 _HEX = cython.declare(bytes, b"0123456789ABCDEF")
 _WIDE = frozenset(("queueOffset", "physicalOffset", "preparedTransactionOffset", "bornTimestamp", "storeTimestamp"))  # type: frozenset[str]
 _NEXT_BLOCK = cython.declare(cython.Py_ssize_t, 256 << 10)  # where a batch needs more than was expected
-_TEXTS = frozenset(("topic", "brokerName", "msgId", "bornHost", "storeHost", "tags", "uniqKey"))  # type: frozenset[str]
+_TEXTS = frozenset(("topic", "brokerName", "msgId", "bornHost", "storeHost", "tags", "uniqKey", "bodyFault"))  # type: frozenset[str]
+#: Columns of texts whose values are not parts of the records.
+_MADE_UP = frozenset(("brokerName", "msgId", "bornHost", "storeHost", "bodyFault"))  # type: frozenset[str]
 _NUMBERS = _WIDE | {"queueId", "sysFlag", "flag", "reconsumeTimes", "bodyCrc"}  # type: frozenset[str]
 _PAIR_FIELDS = (pa.field("key", pa.string()), pa.field("value", pa.binary()))
 
@@ -347,17 +349,21 @@ class ColumnBuilder:
     """Makes one batch.
 
     Args:
-        columns: names of schemas.MESSAGE_COLUMNS and KAFKA_COLUMNS, in the order of the batch.
-        rows: the number of records that will be added.
+        columns: names of columns of schemas, in the order of the batch.
+        rows: the number of records that will be added, or more.
         size: bytes of these records together, about.
         unwrap: makes the user's name of a topic; None: they are the same.
         memory: of this batch and others before; None: this batch has its own.
+        enough: so many bytes of bodies are enough for the batch.
     """
 
     _columns = cython.declare(tuple)
     _rows = cython.declare(cython.Py_ssize_t)
+    _size = cython.declare(cython.longlong)
+    _added = cython.declare(cython.Py_ssize_t)
     _unwrap = cython.declare(object)
     _body = cython.declare(_Texts)
+    _fault = cython.declare(_Texts)
     _topic = cython.declare(_Texts)
     _broker = cython.declare(_Texts)
     _msg_id = cython.declare(_Texts)
@@ -406,6 +412,8 @@ class ColumnBuilder:
         self._enough = enough
         self._columns = tuple(columns)
         self._rows = rows
+        self._size = size
+        self._added = 0
         self._unwrap = unwrap
         self._memory = ColumnMemory(0) if memory is None else memory
         wanted: set = {base_column(name) for name in columns}
@@ -422,6 +430,7 @@ class ColumnBuilder:
         if "body" in wanted:
             size = max(size - rl.MIN_RECORD_SIZE * rows, 0)
             self._body = _Texts(_Arena(self._memory.blocks, size + 4 * rows + 256), rows, size, False)
+        self._fault = self._texts(arena, texts, "bodyFault", False)
         self._topic = self._texts(arena, texts, "topic", False)
         self._broker = self._texts(arena, texts, "brokerName", False)
         self._msg_id = self._texts(arena, texts, "msgId", False)
@@ -455,9 +464,15 @@ class ColumnBuilder:
 
     @cython.cfunc
     def _expected(self, name: str):
-        """Return how many values a column of texts will have, and how many bytes, by what the last batch had."""
+        """Return how many values a column of texts will have, and how many bytes, by what the last batch had. That may
+        have had few large rows; parts of records are no larger than these."""
         count, size = self._memory.sizes.get(name, (1.0, 32.0))
-        return int(count * self._rows) + 16, int(size * self._rows) + 256
+        values: cython.longlong = int(count * self._rows)
+        total: cython.longlong = int(size * self._rows)
+        if name not in _MADE_UP:
+            values = min(values, max(self._rows, self._size))
+            total = min(total, self._size)
+        return values + 16, total + 256
 
     @cython.cfunc
     def _expected_bytes(self, texts: set, numbers: cython.Py_ssize_t):
@@ -486,24 +501,28 @@ class ColumnBuilder:
         count: cython.Py_ssize_t,
         broker_name: bytes,
     ):
-        # type: (...) -> None
-        """Add the records of a table of record_cy.scan.
+        # type: (...) -> int
+        """Add the records of a table of record_cy.scan until there are enough bytes of bodies.
 
         Args:
             view: where the positions of the table point to.
             rows: 20 numbers a record.
             count: records.
 
+        Returns:
+            How many records were added: all but the last ones.
+
         Raises:
             ValueError: a position lies outside of `view`.
             RemoteProtocolError: a column has 2 GiB or more.
         """
         row: cython.Py_ssize_t
+        first: cython.Py_ssize_t = 0
         limit: cython.Py_ssize_t = len(view)
         buf: cython.p_uchar = _start(view)
         table: cython.p_longlong
         if count == 0:
-            return
+            return 0
         if cython.compiled:
             table = cython.address(rows[0])
         else:
@@ -511,8 +530,15 @@ class ColumnBuilder:
         for row in range(count):
             if not _is_inside(table, row * _PART, limit):
                 raise ValueError(f"row {row} points outside the {limit} bytes")
-        for row in range(0, count, _BLOCK):
-            self._add(buf, table, row * _PART, min(count - row, _BLOCK), broker_name)
+        row = 0
+        while row < count:
+            row += 1
+            if row - first == _BLOCK or row == count or self._may_be_large(table[(row - 1) * _PART + 5]):
+                self._add(buf, table, first * _PART, row - first, broker_name)
+                first = row
+                if self._is_enough():
+                    break
+        return first
 
     def add_records(
         self,
@@ -537,7 +563,7 @@ class ColumnBuilder:
         else:
             buf, part = records.view, self._part
         while p < end:  # who made `records` has checked each of them
-            if self._body is not None and self._body._at >= self._enough:
+            if self._is_enough():
                 break
             following = p + u32(buf, p)
             if cython.compiled:
@@ -574,12 +600,25 @@ class ColumnBuilder:
             p = following
             base += _PART
             added += 1
-            if base == _BLOCK * _PART or (sys_flag & _COMPRESSED and self._body is not None):  # which may be large
+            if base == _BLOCK * _PART or self._may_be_large(sys_flag):
                 self._add(buf, part, 0, base // _PART, broker_name)
                 base = 0
         if base:
             self._add(buf, part, 0, base // _PART, broker_name)
         return added
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _is_enough(self) -> cython.bint:
+        return self._body is not None and self._body._at >= self._enough
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _may_be_large(self, sys_flag: cython.longlong) -> cython.bint:
+        """Return whether the body of a record may need much more memory than the record."""
+        return sys_flag & _COMPRESSED and self._body is not None
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -633,13 +672,31 @@ class ColumnBuilder:
         if self._has_properties:
             for base in range(first, end, _PART):
                 self._put_properties(buf, part[base + 16], part[base + 16] + part[base + 17])
-        if self._body is not None:
+        if self._body is not None or self._fault is not None:
             for base in range(first, end, _PART):
                 sys_flag = part[base + 5]
                 if sys_flag & _COMPRESSED:
-                    self._body._put_bytes(inflated(take_bytes(buf, part[base + 12], part[base + 13]), sys_flag)[0])
-                else:
+                    self._put_inflated(take_bytes(buf, part[base + 12], part[base + 13]), sys_flag)
+                    continue
+                if self._body is not None:
                     self._body._put(buf, part[base + 12], part[base + 13])
+                if self._fault is not None:
+                    self._fault._put_missing(self._rows)
+        self._added += count
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _put_inflated(self, packed: bytes, sys_flag: cython.int) -> cython.int:
+        """Put a body that came compressed, and its fault."""
+        body, fault = inflated(packed, sys_flag)
+        if self._body is not None:
+            self._body._put_bytes(body)
+        if self._fault is not None:
+            if fault:
+                self._fault._put_bytes(fault.encode())
+            else:
+                self._fault._put_missing(self._rows)
         return 0
 
     @cython.cfunc
@@ -797,7 +854,7 @@ class ColumnBuilder:
         # type: () -> Any
         """Return the pyarrow.RecordBatch of all records that were added."""
         schema = arrow_schema(self._columns)
-        if self._rows:
+        if self._added:
             for name, texts in self._made.items():
                 self._note(name, texts)
         made: dict = {}
@@ -812,14 +869,14 @@ class ColumnBuilder:
 
     @cython.cfunc
     def _note(self, name: str, texts: _Texts):
-        self._memory.sizes[name] = texts._count / self._rows, texts._at / self._rows
+        self._memory.sizes[name] = texts._count / self._added, texts._at / self._added
 
     @cython.cfunc
     def _array(self, name, kind):
         texts: _Texts = {
             "body": self._body, "topic": self._topic, "brokerName": self._broker, "msgId": self._msg_id,
             "bornHost": self._born_host, "storeHost": self._store_host, "tags": self._tags, "uniqKey": self._unique,
-            "key": self._key,
+            "key": self._key, "bodyFault": self._fault,
         }.get(name)  # fmt: skip
         if texts is not None:
             return texts._array(kind)

@@ -40,13 +40,14 @@ _VALUES: Final[dict[str, Callable[[MessageExt], Any]]] = {
     "reconsumeTimes": lambda one: one.reconsume_times,
     "preparedTransactionOffset": lambda one: one.prepared_transaction_offset,
     "bodyCrc": lambda one: _signed(one.body_crc),
+    "bodyFault": lambda one: one.body_fault or None,
     "key": lambda one: _bytes(one.properties.get(const.PROPERTY_KEYS)),
     "headers": lambda one: [{"key": name, "value": value.encode()} for name, value in _properties(one)],
 }
 
 
 def batch_of_messages(messages: Sequence[MessageExt], columns: Sequence[str]) -> pa.RecordBatch:
-    """Make the batch of these messages with these columns (names of schemas.MESSAGE_COLUMNS and KAFKA_COLUMNS)."""
+    """Make the batch of these messages with these columns (names of schemas)."""
     schema = arrow_schema(columns)
     arrays = []
     for name, kind in zip(columns, schema.types, strict=True):

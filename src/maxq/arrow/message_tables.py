@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maxq.arrow.schemas import KAFKA_COLUMNS, MESSAGE_COLUMNS
+from maxq.arrow.schemas import BODY_FAULT, KAFKA_COLUMNS, MESSAGE_COLUMNS
 from maxq.arrow.sink_columns import SINK_COLUMNS, Numbers, SinkRows, check_columns, pair_maps, sink_rows
 from maxq.errors import MaxQError, PipelineError
 
@@ -26,7 +26,7 @@ _WORDS: Final = pa.large_list(pa.large_string())
 _MAP: Final = "map<string,string>"
 _UNNAMED_INDEX: Final = re.compile("__index_level_[0-9]+__")  # that pandas hands over with the columns
 _SPELLED: Final = {name.lower(): name for name in SINK_COLUMNS if name != "sendAt"}
-_POLLED: Final = {name.lower() for name in (*MESSAGE_COLUMNS, *KAFKA_COLUMNS)}
+_POLLED: Final = {name.lower() for name in (*MESSAGE_COLUMNS, BODY_FAULT, *KAFKA_COLUMNS)}
 _BODIES: Final = ("body", "value")
 _IN_WORDS: Final = {
     "array<string>": "list<string>",

@@ -51,7 +51,14 @@ KAFKA_COLUMNS: Final[dict[str, tuple[str, pa.DataType, str]]] = {
         "array<struct<key:string,value:binary>>",
     ),
 }
-_TYPES: Final = MESSAGE_COLUMNS | {name: (arrow, spark) for name, (_, arrow, spark) in KAFKA_COLUMNS.items()}
+#: A column that is made only where it is asked for: why a compressed body could not be decompressed; null where it
+#: could, or was not compressed.
+BODY_FAULT: Final = "bodyFault"
+_TYPES: Final = (
+    MESSAGE_COLUMNS
+    | {BODY_FAULT: (pa.string(), "string")}
+    | {name: (arrow, spark) for name, (_, arrow, spark) in KAFKA_COLUMNS.items()}
+)
 
 #: Columns that can be told without the bytes of bodies.
 METADATA_COLUMNS: Final = tuple(name for name in MESSAGE_COLUMNS if name != "body")

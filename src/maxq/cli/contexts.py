@@ -91,10 +91,11 @@ class Contexts:
 @contextmanager
 def changed_contexts() -> Iterator[Contexts]:
     """Read the file, and write what the block makes of it; meanwhile no other process changes it. The file is its
-    user's alone. If the block raises an error, nothing is written.
+    user's alone; where its name is a link, the file that it leads to is written. If the block raises an error, nothing
+    is written.
 
     Raises:
-        ConfigError: as `load_contexts`; it cannot be written.
+        ConfigError: as `load_contexts`; it cannot be written, or not as something that can be read again.
     """
     from maxq.runtime.files.durable_files import DurableFiles  # few commands write it
 
@@ -108,7 +109,9 @@ def changed_contexts() -> Iterator[Contexts]:
         fcntl.flock(folder, fcntl.LOCK_EX)
         contexts = load_contexts()
         yield contexts
-        DurableFiles().replace(path, contexts.text().encode(), private=True)
+        data = contexts.text().encode()
+        _parsed(path, data)
+        DurableFiles().replace(path.resolve(), data, private=True)
     except OSError as error:
         raise ConfigError(f"file {path} cannot be written: {error.strerror}") from None
     finally:
@@ -141,17 +144,21 @@ def load_contexts() -> Contexts:
     data, mode = found
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(f"file {path} says where commands connect, and others can write it: chmod 600 {path}")
+    contexts = _parsed(path, data)
+    has_secrets = any(profile.has_secrets for profile in contexts.profiles.values())
+    if has_secrets and mode & (stat.S_IRGRP | stat.S_IROTH):
+        raise ConfigError(f"file {path} holds secrets, and others can read it: chmod 600 {path}")
+    return contexts
+
+
+def _parsed(path: Path, data: bytes) -> Contexts:
     import tomllib  # few have such a file
 
     try:
         table = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, nested without end
         raise ConfigError(f"file {path} is not TOML: {error}; correct it, or remove it") from None
-    contexts = Contexts(path, _profiles(path, table), _current(path, table))
-    has_secrets = any(profile.has_secrets for profile in contexts.profiles.values())
-    if has_secrets and mode & (stat.S_IRGRP | stat.S_IROTH):
-        raise ConfigError(f"file {path} holds secrets, and others can read it: chmod 600 {path}")
-    return contexts
+    return Contexts(path, _profiles(path, table), _current(path, table))
 
 
 def _read(path: Path) -> tuple[bytes, int] | None:

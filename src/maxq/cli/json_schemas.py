@@ -468,7 +468,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "pipeline dlq show": record(rows=array(OBJECT)),
     "pipeline dlq export": record(letters=WHOLE, folder=TEXT, format=TEXT),
     "pipeline dlq redrive": record(letters=maybe(WHOLE), sent=maybe(WHOLE), sentBefore=WHOLE),
-    "pipeline deliver": record(application=TEXT, batch=WHOLE, coordinator=TEXT),
+    "pipeline deliver": record(
+        application=TEXT, batch=WHOLE, coordinator=TEXT, rows=maybe(WHOLE), beganMs=maybe(WHOLE), query=maybe(TEXT),
+        queryRun=maybe(TEXT),
+    ),
 }  # fmt: skip
 #: Commands that print one value a line.
 LINES: Final = frozenset({"consume", "tail", "store messages"})

@@ -1,10 +1,11 @@
 """Small things that several commands read from their options."""
 
+import math
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final
 
 import typer
 
@@ -29,6 +30,17 @@ def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[st
             raise ConfigError(f"{option} {pair!r:.24} is not KEY=VALUE")  # a secret may stand further behind
         found[key.strip()] = value.strip()
     return found
+
+
+def finite(number: float | None) -> float | None:
+    """Return a number that an option was given. Used as a callback, because `nan` and `inf` are numbers, too.
+
+    Raises:
+        typer.BadParameter: it is one of these.
+    """
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is no number that can be counted with")
+    return number
 
 
 # --- addresses ---
@@ -84,6 +96,8 @@ def _with_port(address: str, port: int | None) -> str:
     Raises:
         typer.BadParameter: it is no address, or it has no port and there is no usual one.
     """
+    if any(letter.isspace() or not letter.isprintable() for letter in address):
+        raise typer.BadParameter(f"an address is host:port, not {address!r:.100}")
     is_ipv6 = address.startswith("[")
     host = address[: address.find("]") + 1] if is_ipv6 else address.partition(":")[0]
     if not is_ipv6 and address.count(":") > 1:
@@ -108,25 +122,44 @@ def opened_input(file: Path) -> AbstractContextManager[BinaryIO]:
     Raises:
         ConfigError: it cannot be read.
     """
-    return _opened(file, "rb", "read", sys.stdin.buffer)
+    if str(file) == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise ConfigError(f"file {file} can not be read: {error.strerror}") from None
 
 
-def opened_output(file: Path) -> AbstractContextManager[BinaryIO]:
-    """Open a new file to write bytes; `-` is standard output, which stays open.
+@contextmanager
+def opened_output(file: Path) -> Iterator[BinaryIO]:
+    """Open a file to write bytes; `-` is standard output, which stays open. A file that is there already is replaced at
+    the end of the block, and stays as it is if the block raises an error.
 
     Raises:
         ConfigError: it cannot be written.
     """
-    return _opened(file, "wb", "written", sys.stdout.buffer)
-
-
-def _opened(file: Path, mode: str, done: str, standard: BinaryIO) -> AbstractContextManager[BinaryIO]:
     if str(file) == "-":
-        return nullcontext(standard)
+        yield sys.stdout.buffer
+        return
+    from maxq.runtime.files.durable_files import DurableFiles  # few commands write files
+
+    is_replaced = file.is_file() or not file.exists()  # others, such as pipes, are written as they are
+    target = file.resolve()
+    written = target.with_name(f"{target.name}.part") if is_replaced else target
     try:
-        return cast(BinaryIO, open(file, mode))
+        out = written.open("wb")
     except OSError as error:
-        raise ConfigError(f"file {file} can not be {done}: {error.strerror}") from None
+        raise ConfigError(f"file {written} can not be written: {error.strerror}") from None
+    files = DurableFiles()
+    try:
+        with out:
+            yield out
+    except BaseException:
+        if is_replaced:
+            files.delete(written)
+        raise
+    if is_replaced:
+        files.rename(written, target)
 
 
 # --- folders ---

@@ -6,12 +6,17 @@ strategy, a hook), and comes again and again: it is in the log now and then, and
 """
 
 import logging
+import traceback
 from collections.abc import Callable
+from typing import Final
 
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
+
+_MOST_KNOWN: Final = 100  # errors of which a client remembers that their traceback was logged
+_MOST_CHARACTERS: Final = 300  # of an error in a line
 
 #: Called on the client's event loop with an exception that the client goes on after.
 OnFailure = Callable[[Exception], object]
@@ -44,3 +49,31 @@ class Failures:
             self._on_failure(error)
         except Exception:
             log.exception("on_failure raised an error of its own")
+
+
+def error_in_a_line(error: BaseException) -> str:
+    """Return type and text of an error in one line of limited length, whatever its text is."""
+    text = " ".join("".join(traceback.format_exception_only(error)).split())
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} …"
+
+
+class KnownErrors:
+    """Knows which errors of an application's code had their traceback in the log: once is enough, each message may
+    raise the same. Two errors are the same if they are of one type and were raised at one place, called from the same
+    places. Threads may share an object."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def if_new(self, error: BaseException) -> BaseException | None:
+        """Return the error if it is not known yet, for `exc_info`; None if it is, or if there were too many."""
+        places = []
+        at = error.__traceback__
+        while at is not None:
+            places.append((at.tb_frame.f_code.co_filename, at.tb_lineno))
+            at = at.tb_next
+        what = hash((type(error), *places))
+        if what in self._known or len(self._known) >= _MOST_KNOWN:
+            return None
+        self._known.add(what)
+        return error

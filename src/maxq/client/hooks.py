@@ -17,6 +17,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from maxq.client.failures import KnownErrors, error_in_a_line
 from maxq.client.results.consume_result import ConsumeResult
 from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.client.results.send_result import SendResult
@@ -28,6 +29,7 @@ from maxq.runtime.interfaces import Clock
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_known_errors = KnownErrors()  # of the hooks of this process
 
 
 # --- sending ---
@@ -257,5 +259,5 @@ def filtered(hooks: Sequence[FilterMessageHook], context: FilterMessageContext) 
 def _call(method: Callable[[T], None], context: T) -> None:
     try:
         method(context)
-    except Exception:
-        log.warning("hook %r failed", method, exc_info=True)
+    except Exception as error:
+        log.warning("hook %r failed: %s", method, error_in_a_line(error), exc_info=_known_errors.if_new(error))

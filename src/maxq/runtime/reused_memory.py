@@ -8,14 +8,14 @@ _STEP: Final = 64 << 10
 _MOST_LARGER: Final = 4  # a block of so many times the size is not given for it
 
 
-def _references_of_one() -> int:
-    """Return what `getrefcount` says of an object that nobody else refers to, taken from a list as `take` does."""
-    blocks = [bytearray(1)]
+def _taken(blocks: list[bytearray]) -> tuple[bytearray, int]:
+    """Take out the last block. Returns it, and what `getrefcount` says of it here: _ALONE if nobody else refers to it,
+    a number that differs between releases of Python."""
     block = blocks.pop()
-    return sys.getrefcount(block)
+    return block, sys.getrefcount(block)
 
 
-_ALONE: Final = _references_of_one()
+_ALONE: Final = _taken([bytearray(1)])[1]
 
 
 class ReusedMemory:
@@ -37,10 +37,10 @@ class ReusedMemory:
         found: bytearray | None = None
         while blocks:  # taken out one by one: what another thread looks at meanwhile is not here
             try:
-                block = blocks.pop()
+                block, references = _taken(blocks)
             except IndexError:
                 break
-            if sys.getrefcount(block) == _ALONE and size <= len(block) <= _MOST_LARGER * max(size, _STEP):
+            if references == _ALONE and size <= len(block) <= _MOST_LARGER * max(size, _STEP):
                 found = block
                 break
             passed.append(block)

@@ -105,6 +105,11 @@ async def test_dead_letters_are_listed_shown_and_exported(namesrv: str, dead: tu
     file = tmp_path / "letters.jsonl"
     assert f"{COUNT} dead letters" in _run(namesrv, "export", group, "--file", str(file))
     assert sorted(json.loads(line)["body"] for line in file.read_text().splitlines()) == [str(n) for n in range(COUNT)]
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    _run(namesrv, "export", group, "--file", str(link), "--key", "key-3")
+    assert link.is_symlink() and json.loads(file.read_text())["body"] == "3"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["letters.jsonl", "link"]
 
 
 async def test_redriven_letters_reach_their_group_once(namesrv: str, dead: tuple[str, str]) -> None:
@@ -149,6 +154,15 @@ async def test_letters_that_may_not_be_read_are_no_secret(namesrv: str, dead: tu
     done = maxq("dlq", "show", group, namesrv=namesrv)
     assert done.code == 1
     assert "its perm is 2" in done.err and "updateTopicPerm" in done.err
+
+
+def test_a_failed_export_leaves_the_letters_of_an_earlier_one(namesrv: str, tmp_path: Path) -> None:
+    """The broker may have deleted them meanwhile."""
+    file = tmp_path / "letters.jsonl"
+    file.write_text("earlier letters\n")
+    for words in (["Nobody"], ["G", "-n", "127.0.0.1:1"]):
+        assert maxq("dlq", "export", *words, "-f", str(file), namesrv=namesrv).code == 1
+        assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("letters.jsonl", "earlier letters\n")]
 
 
 @pytest.mark.parametrize("arguments", [("show", "Nobody"), ("export", "Nobody", "-f", "-"), ("redrive", "Nobody")])

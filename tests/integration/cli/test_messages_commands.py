@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import trustme
 from maxq.standalone import Standalone
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import at_a_terminal, maxq
+from tests.json_output import check_output
 
 
 def lines(count: int) -> str:
@@ -89,6 +91,35 @@ def test_json_lines_carry_whole_messages_both_ways(namesrv: str) -> None:
     assert second["bodyBase64"] == "/wA="
 
 
+def test_a_message_may_take_as_long_as_the_command_says() -> None:
+    """Whoever sends over a slow line waits longer than three seconds, and a script that must go on less."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        failed = maxq("produce", "Slow", "--timeout", "0.3", text="line\n", namesrv=address)
+    assert failed.code == 1 and failed.err.endswith("; no message acknowledged\n")
+    assert "failed for 300 ms" in failed.err and "or raise --timeout" in failed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["produce", "T", "--timeout", "inf"],
+        ["produce", "T", "--timeout", "nan"],
+        ["consume", "T", "-g", "G", "--idle", "nan"],
+        ["consume", "T", "-g", "G", "--pop", "--invisible", "inf"],
+        ["admin", "clusterList", "-i", "inf"],
+    ],
+)
+def test_what_no_clock_can_count_is_a_wrong_command_line(words: list[str]) -> None:
+    done = maxq(*words, text="line\n", namesrv="127.0.0.1:1")
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+
+
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(namesrv: str) -> None:
+    done = maxq("produce", "Endless", "--file", "/dev/zero", namesrv=namesrv)
+    assert done.code == 2 and "the line that begins at byte 0 of the input has more than 64 MiB" in done.err
+
+
 def test_messages_before_a_bad_line_are_sent_and_counted(namesrv: str) -> None:
     text = '{"body": "a"}\n{"body": "b"}\n[1]\n{"body": "c"}\n'
     failed = maxq("produce", "Half", "--json", text=text, namesrv=namesrv)
@@ -159,6 +190,18 @@ def test_tail_prints_what_comes_from_now_on(namesrv: str) -> None:
         maxq("produce", "Tail", text="after\n", namesrv=namesrv)
         assert running.stdout.readline() == b"after\n"
         assert running.wait(20) == 0
+
+
+def test_tail_prints_json_as_its_schema_says(namesrv: str) -> None:
+    maxq("produce", "TailJson", text="before\n", namesrv=namesrv)
+    command = [sys.executable, "-m", "maxq", "tail", "TailJson", "--max", "1", "--json", "-n", namesrv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as running:
+        assert running.stderr is not None and running.stdout is not None
+        assert b"waiting for messages of TailJson" in running.stderr.readline()
+        maxq("produce", "TailJson", "--tag", "t", text="after\n", namesrv=namesrv)
+        value = json.loads(running.stdout.readline())
+        check_output("tail", value)
+        assert (value["body"], value["tags"], running.wait(20)) == ("after", "t", 0)
 
 
 def test_a_file_that_is_sent_shows_how_much_of_it_was_acknowledged(namesrv: str, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from maxq.api import Message, async_producer
 from maxq.testing.server_process import StandaloneProcess
-from tests.integration.cli.harness import Outcome, maxq
+from tests.integration.cli.harness import maxq
+from tests.json_output import check_output
 
 HOUR_MS = 3_600_000
 MANY = 620  # more than a page
@@ -34,16 +35,20 @@ async def send(namesrv: str, topic: str, *dues_ms: int) -> list[str]:
         return [result.msg_id for result in await producer.send_many(messages)]
 
 
-def objects(outcome: Outcome) -> Any:
-    assert outcome.code == 0, outcome.err
-    return json.loads(outcome.out)
+def objects(*words: str, namesrv: str = "") -> Any:
+    """What a command prints with --json, which is as its schema says."""
+    done = maxq(*words, "--json", namesrv=namesrv)
+    assert done.code == 0, done.err
+    value = json.loads(done.out)
+    check_output(" ".join(words[:2]), value)
+    return value
 
 
 def listed(count: int, *arguments: str, namesrv: str = "") -> list[dict[str, Any]]:
     """What `maxq timer list --json` prints, once that are so many messages."""
     deadline = time.monotonic() + 20
     while True:
-        rows: list[dict[str, Any]] = objects(maxq("timer", "list", "--json", *arguments, namesrv=namesrv))
+        rows: list[dict[str, Any]] = objects("timer", "list", *arguments, namesrv=namesrv)
         if len(rows) == count or time.monotonic() > deadline:
             assert len(rows) == count, rows
             return rows
@@ -64,7 +69,7 @@ def test_what_waits_is_listed_in_the_order_of_time_and_can_be_taken_back(
     assert [row["msgId"] for row in rows] == [first, second]
     assert [row["dueMs"] for row in rows] == [-(-due // 1000) * 1000 for due in (soon, soon + 60_000)]
     assert {(row["state"], row["topic"], row.get("why")) for row in rows} == {("WAITING", "TimerCli", None)}
-    (one,) = objects(maxq("timer", "inspect", first, "-c", "DefaultCluster", "--json", namesrv=namesrv))
+    (one,) = objects("timer", "inspect", first, "-c", "DefaultCluster", namesrv=namesrv)
     assert one == rows[0] and one["brokerName"] == "broker-a"
     assert listed(1, "-t", "TimerCli", "--end", str(soon + 10_000), "-b", broker, namesrv=namesrv) == rows[:1]
     assert listed(1, "-t", "TimerCli", "--begin", str(soon + 10_000), "-b", broker, namesrv=namesrv) == rows[1:]
@@ -103,7 +108,7 @@ def test_late_messages_say_why_and_files_tell_the_same(stopped: StandaloneProces
     places = ("msgId", "dueMs", "physicalOffset", "timerLogPosition", "state", "topic", "queueId")
     assert [[row[name] for name in places] for row in files] == [[row[name] for name in places] for row in live]
     assert {row.get("why") for row in files} == {"no broker delivers", None}
-    (one,) = objects(maxq("timer", "inspect", ids[-1], "--store", store, "--json"))
+    (one,) = objects("timer", "inspect", ids[-1], "--store", store)
     assert (one["msgId"], one["state"]) == (ids[-1], "WAITING")
     gone = maxq("timer", "inspect", "7F" * 16, "--store", store)
     assert (gone.code, "no timer message 7F7F" in gone.err) == (1, True)
@@ -113,9 +118,9 @@ def test_a_message_that_is_not_in_the_wheel_yet_can_be_inspected_and_taken_back(
     with StandaloneProcess({"timerStopEnqueue": "true"}, folder=tmp_path) as server:
         namesrv, broker = server.namesrv_address, server.broker_address
         (unread,) = asyncio.run(send(namesrv, "TimerUnread", now_ms() + HOUR_MS))
-        (one,) = objects(maxq("timer", "inspect", unread, "-b", broker, "--json", namesrv=namesrv))
+        (one,) = objects("timer", "inspect", unread, "-b", broker, namesrv=namesrv)
         assert (one["state"], one["why"]) == ("UNREAD", "timerStopEnqueue is true")
-        assert maxq("timer", "cancel", unread, "-b", broker, namesrv=namesrv).code == 0
+        assert objects("timer", "cancel", unread, "-b", broker, namesrv=namesrv)["msgId"] == unread
 
 
 def test_a_store_and_a_broker_exclude_each_other(tmp_path: Path, namesrv: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_transaction_producer
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.broker.harness import until
-from tests.integration.cli.harness import Outcome, maxq
+from tests.integration.cli.harness import maxq
+from tests.json_output import check_output
 
 STATE = {"c": LocalTransactionState.COMMIT_MESSAGE, "r": LocalTransactionState.ROLLBACK_MESSAGE}
 
@@ -46,9 +47,13 @@ async def send(namesrv: str, topic: str, *texts: str) -> dict[str, str]:
         }
 
 
-def objects(outcome: Outcome) -> Any:
-    assert outcome.code == 0, outcome.err
-    return json.loads(outcome.out)
+def objects(*words: str, namesrv: str = "") -> Any:
+    """What a command prints with --json, which is as its schema says."""
+    done = maxq(*words, "--json", namesrv=namesrv)
+    assert done.code == 0, done.err
+    value = json.loads(done.out)
+    check_output(" ".join(words[:2]), value)
+    return value
 
 
 def test_open_transactions_are_listed_and_each_can_be_inspected(server: StandaloneProcess, namesrv: str) -> None:
@@ -56,7 +61,7 @@ def test_open_transactions_are_listed_and_each_can_be_inspected(server: Standalo
     broker = server.broker_address
 
     def listed() -> list[dict[str, Any]]:
-        found = objects(maxq("transaction", "list", "-b", broker, "--json", namesrv=namesrv))
+        found = objects("transaction", "list", "-b", broker, namesrv=namesrv)
         return [row for row in found if row["topic"] == "TxCli"]
 
     async def two_are_open() -> bool:
@@ -66,12 +71,10 @@ def test_open_transactions_are_listed_and_each_can_be_inspected(server: Standalo
     rows = listed()
     assert [row["transactionId"] for row in rows] == [ids["undecided"], ids["open too"]]
     assert {(row["group"], row["checks"]) for row in rows} == {("PG_TxCli", 0)}
-    verdicts = {
-        text: objects(maxq("transaction", "inspect", ids[text], "--json", namesrv=namesrv))["verdict"] for text in ids
-    }
+    verdicts = {text: objects("transaction", "inspect", ids[text], namesrv=namesrv)["verdict"] for text in ids}
     assert verdicts == {"committed": "COMMITTED", "rolled back": "ROLLED_BACK", "undecided": "OPEN", "open too": "OPEN"}
-    by_offset = maxq("transaction", "inspect", rows[0]["msgId"], "--json", namesrv=namesrv)
-    assert objects(by_offset)["transactionId"] == ids["undecided"]
+    by_offset = objects("transaction", "inspect", rows[0]["msgId"], namesrv=namesrv)
+    assert by_offset["transactionId"] == ids["undecided"]
     text = maxq("transaction", "inspect", ids["committed"], namesrv=namesrv).out
     assert "COMMITTED: its message was delivered" in text
     assert "delivered" in text.splitlines()[2]
@@ -94,20 +97,20 @@ def test_what_was_given_up_is_seen_and_resumed_and_files_tell_the_same(own_serve
             return result.msg_id, committed.msg_id
 
     undecided, committed = asyncio.run(give_up())
-    found = objects(maxq("transaction", "inspect", undecided, "--json", namesrv=namesrv))
+    found = objects("transaction", "inspect", undecided, namesrv=namesrv)
     assert [row["form"] for row in found["forms"]] == ["half", "copy", "given up"]
     refused = maxq("transaction", "resume", committed, namesrv=namesrv)
     assert (refused.code, "was not given up" in refused.err) == (1, True)
-    done = maxq("transaction", "resume", undecided, namesrv=namesrv)
-    assert (done.code, done.out) == (0, f"transaction {undecided} is open again\n"), done.err
+    done = objects("transaction", "resume", undecided, namesrv=namesrv)
+    assert done["done"] == f"transaction {undecided} is open again"
     assert own_server.stop() == 0  # before it is checked again, two seconds later
     store = str(Path(own_server.store))
-    (row,) = objects(maxq("transaction", "list", "--store", store, "--json"))
+    (row,) = objects("transaction", "list", "--store", store)
     assert (row["transactionId"], row["checks"]) == (undecided, 0)
-    offline = objects(maxq("transaction", "inspect", undecided, "--store", store, "--json"))
+    offline = objects("transaction", "inspect", undecided, "--store", store)
     assert offline["verdict"] == "OPEN"
     assert [form["form"] for form in offline["forms"]] == ["half", "copy", "given up", "copy"]
-    offline = objects(maxq("transaction", "inspect", committed, "--store", store, "--json"))
+    offline = objects("transaction", "inspect", committed, "--store", store)
     assert offline["verdict"] == "COMMITTED"
 
 

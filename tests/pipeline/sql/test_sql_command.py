@@ -54,6 +54,23 @@ def test_json_has_every_type_of_column(lines: maxq.Standalone, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_what_json_has_no_word_for_is_said_or_refused(
+    lines: maxq.Standalone, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = "double('NaN') AS a, double('-Infinity') AS b, array(float('Infinity')) AS c"
+    assert sql(lines, f"SELECT {numbers}", "--json") == 0
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    (row,) = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert row == {"a": "NaN", "b": "-Infinity", "c": ["Infinity"]}
+    twice = "SELECT l.queueId, r.queueId FROM Lines l JOIN Lines r ON l.queueOffset = r.queueOffset"
+    assert sql(lines, twice, "--json") == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "2 columns are named queueId" in said.err
+
+
 def test_csv_and_parquet_have_all_rows(
     lines: maxq.Standalone, spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.arrow.message_columns import batch_of_messages
-from maxq.arrow.schemas import KAFKA_COLUMNS, MESSAGE_COLUMNS, checked_columns
+from maxq.arrow.schemas import BODY_FAULT, KAFKA_COLUMNS, MESSAGE_COLUMNS, checked_columns
 from maxq.client.namespace import unwrap
 from maxq.errors import ConfigError
+from maxq.protocol.message.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message.message import MessageExt, encode_record
 from tests.unit.both_forms import both
 from tests.unit.protocol.message.test_received_cy import expected, pull, records
 
-EVERYTHING = (*MESSAGE_COLUMNS, *KAFKA_COLUMNS)
+EVERYTHING = (*MESSAGE_COLUMNS, BODY_FAULT, *KAFKA_COLUMNS)
 FORMS = list(zip(both("maxq.protocol.message.received_cy"), both("maxq.arrow.columns_cy"), strict=True))
 
 
@@ -128,6 +129,52 @@ def test_a_time_that_no_timestamp_can_say_is_the_nearest() -> None:
             batch = built(form, [bytes(record)], "", None, ("bornTimestamp",))
             most = ((1 << 63) - 1) // 1000 * 1000
             assert batch.column(0).cast("int64").to_pylist() == [max(-most, min(most, born * 1000))]
+
+
+def test_what_is_wrong_with_a_compressed_body_is_a_column_that_can_be_asked_for() -> None:
+    host = bytes(8)
+    flag = compression_flag(CompressionType.ZLIB)
+    sent = [(b"plain", 0), (b"no zlib", flag), (compress(b"whole", CompressionType.ZLIB), flag)]
+    bodies = [
+        encode_record(MessageExt("T", body, {}, queue_offset=n, sys_flag=flag, store_host=host, born_host=host))
+        for n, (body, flag) in enumerate(sent)
+    ]
+    for form in FORMS:
+        rows = rows_of(built(form, [b"".join(bodies)], "", None, ("body", "bodyFault")))
+        assert [row["body"] for row in rows] == [b"plain", b"no zlib", b"whole"]
+        assert [row["bodyFault"] is None for row in rows] == [True, False, True]
+        assert "a body of 7 bytes is not ZLIB" in rows[1]["bodyFault"]
+        alone = rows_of(built(form, [b"".join(bodies)], "", None, ("bodyFault",)))
+        assert [row["bodyFault"] for row in alone] == [row["bodyFault"] for row in rows]
+
+
+class Blocks:
+    """Counts what is asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def take(self, size: int) -> bytearray:
+        self.asked += size
+        return bytearray(size)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["uncompiled", "installed"])
+def test_a_batch_of_one_large_message_does_not_make_the_next_one_large(form: tuple[ModuleType, ModuleType]) -> None:
+    """What a row needs is guessed by the last batch."""
+    received, module = form
+    host, memory = bytes(8), module.ColumnMemory()
+    memory.blocks = blocks = Blocks()
+    large = MessageExt("T", b"b", {"name": "v" * 32_000}, store_host=host, born_host=host)
+    small = [MessageExt("T", b"b", {"a": "b"}, queue_offset=n, store_host=host, born_host=host) for n in range(2_000)]
+    for messages in ([large], small):
+        body = b"".join(map(encode_record, messages))
+        kept = received.keep_records(body, pull(received))
+        blocks.asked = 0
+        builder = module.ColumnBuilder(tuple(MESSAGE_COLUMNS), len(messages), len(body), None, memory)
+        builder.add_records(kept)
+        assert builder.batch().num_rows == len(messages)
+    assert blocks.asked < 10 * len(body)
 
 
 def test_kept_records_are_made_by_who_checks_them_alone() -> None:

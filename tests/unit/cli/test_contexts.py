@@ -139,6 +139,41 @@ def test_key_and_secret_of_two_places_are_not_mixed(
     assert shown("--access-key", "bob")["accessKey"] == "bob", "its secret is in the environment"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-n", "a\nb"],
+        ["-n", "a b:9876"],
+        ["-n", "a", "--tls", "{folder}/b\nc.pem"],
+        ["-n", "a", "--tls", "{folder}/\udcff.pem"],
+        ["-n", "a", "--access-key", "a\tb", "--secret-key", "s"],
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(
+    words: list[str], home: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command reads the file: a bad one makes all of them useless, `context remove` among them."""
+    for name in ("b\nc.pem", "\udcff.pem"):
+        (home / name).write_text("")
+    assert run(["context", "add", "good", "-n", "good"]) == 0
+    before = file.read_text()
+    refusal(["context", "add", "bad", *(word.format(folder=home) for word in words)], capsys)
+    assert file.read_text() == before
+    assert set(load_contexts().profiles) == {"good"}
+
+
+def test_a_link_to_the_file_stays_a_link(home: Path, file: Path) -> None:
+    """Those who keep such files in a repository of their own link to them."""
+    kept = home / "dotfiles" / "contexts.toml"
+    kept.parent.mkdir()
+    file.parent.mkdir()
+    file.symlink_to(kept)
+    for name in ("first", "second"):
+        assert run(["context", "add", name, "-n", name]) == 0
+        assert file.is_symlink() and kept.stat().st_mode & 0o777 == 0o600
+    assert set(load_contexts().profiles) == {"first", "second"}
+
+
 def test_commands_connect_as_the_context_says(capsys: pytest.CaptureFixture[str]) -> None:
     run(["context", "add", "gone", "-n", "127.0.0.1:1", "--use"])
     capsys.readouterr()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,23 @@ def test_rehearse_says_yes_to_java_stores_and_changes_nothing(name: str, tmp_pat
     assert result.exit_code == 0, result.stdout
     assert result.stdout.splitlines()[-1].startswith("yes: ")
     assert snapshot(store) == before
+
+
+def test_rehearse_compares_the_queues_of_batch_topics_as_well(tmp_path: Path) -> None:
+    store = restore("clean", tmp_path / "store")
+    queues = [folder for name in ("consumequeue", "batchconsumequeue") for folder in (store / name).glob("*/*")]
+    whole = json.loads(run("rehearse", store, "--json").stdout)
+    assert whole["queues"] == len(queues)
+    assert whole["equal"] == whole["units"] and whole["repaired"] == 0
+    (file,) = (store / "batchconsumequeue" / "Gd_Bcq" / "0").iterdir()
+    units = sum(size > 0 for _, size, *_ in struct.iter_unpack(">qiqqqhii", file.read_bytes()))
+    assert units
+    with file.open("r+b") as changed:
+        changed.truncate(0)
+        changed.truncate(46 * 100)
+    without = json.loads(run("rehearse", store, "--json").stdout)
+    assert without["queues"] == len(queues) and without["units"] == whole["units"] - units
+    assert (without["answer"], without["repaired"]) == ("yes", units)
 
 
 def test_rehearse_says_no_and_why(tmp_path: Path) -> None:

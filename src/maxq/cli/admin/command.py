@@ -17,7 +17,7 @@ from maxq.cli.connection import (
     with_signature,
 )
 from maxq.cli.help_pages import OUTPUT
-from maxq.cli.options import server_address
+from maxq.cli.options import finite, server_address
 from maxq.cli.terminal.confirm import Yes, confirm
 from maxq.cli.terminal.ends import ExitCode
 from maxq.cli.terminal.near_names import near_names
@@ -37,7 +37,8 @@ AsTable = Annotated[bool, typer.Option("--table", rich_help_panel=OUTPUT, help="
 AsCsv = Annotated[bool, typer.Option("--csv", rich_help_panel=OUTPUT, help="Print CSV.")]
 
 Interval = Annotated[
-    float | None, typer.Option("-i", "--interval", min=0.1, help="Ask again every so many seconds, until Ctrl-C.")
+    float | None,
+    typer.Option("-i", "--interval", min=0.1, callback=finite, help="Ask again every so many seconds, until Ctrl-C."),
 ]
 
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic.")]

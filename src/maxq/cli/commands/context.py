@@ -83,10 +83,15 @@ def add(
     secret = _secret(secret_key) if secret_key == _STANDARD_INPUT else secret_key
     if bool(access_key) != bool(secret):
         raise ConfigError("--access-key and --secret-key are given together or not at all")
-    for option, value in (("--access-key", access_key), ("--secret-key", secret), ("--security-token", security_token)):
+    profile = Profile(namesrv, _tls(tls), access_key, secret, security_token)
+    for option, value in (
+        ("--tls", profile.tls),
+        ("--access-key", access_key),
+        ("--secret-key", secret),
+        ("--security-token", security_token),
+    ):
         if not value.isprintable():
             raise ConfigError(f"{option} must be a text of one line")
-    profile = Profile(namesrv, _tls(tls), access_key, secret, security_token)
     with changed_contexts() as contexts:
         if context_name in contexts.profiles and not replace:
             raise ConfigError(f"context {context_name} is in file {contexts.path} already: --replace writes it anew")

@@ -18,7 +18,7 @@ import typer
 
 from maxq.cli.connection import connected
 from maxq.cli.help_pages import OUTPUT, CommandApp
-from maxq.cli.options import opened_input, split_assignments
+from maxq.cli.options import finite, opened_input, split_assignments
 from maxq.cli.terminal.error_text import error_line
 from maxq.cli.terminal.message_json import message_object, message_of
 from maxq.cli.terminal.near_names import near_names
@@ -46,6 +46,7 @@ app = CommandApp()
 
 _PROGRESS_EVERY = 1_000  # messages
 _COMMIT_SECONDS = 1.0
+_LONGEST = 86_400  # seconds that an option takes
 _POLL_MS = 500
 _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
 
@@ -70,6 +71,16 @@ def produce(
     ] = None,
     group: Annotated[str, typer.Option("--group", help="Producer group.")] = "maxq_produce",
     in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Messages on their way at once.")] = 512,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            min=0.001,
+            max=_LONGEST,
+            callback=finite,
+            help="Seconds until a message must be acknowledged, further tries included.",
+        ),
+    ] = 3,
     as_json: AsJson = False,
     *,
     namesrv: str,
@@ -84,16 +95,15 @@ def produce(
     with opened_input(file) as lines:
         source = _Source(lines, topic, as_json=as_json, key=key, tag=tag, properties=given)
         try:
-            asyncio.run(_produce(source, namesrv, group, in_flight, sent))
+            asyncio.run(_produce(source, namesrv, group, in_flight, timeout, sent))
         except KeyboardInterrupt:
             print(f"maxq: interrupted; {sent.told}", file=sys.stderr)
             raise
         except _LineError as error:  # all before it are sent
             raise ConfigError(f"{error}; {_messages(sent.count)} before it sent") from None
         except MaxQError as error:
-            raise (ConfigError if error.is_wrong_value else ClientError)(
-                f"{error_line(error).rstrip('.')}; {sent.told}"
-            ) from error
+            text = error_line(error).rstrip(".").replace("send_msg_timeout", "--timeout")
+            raise (ConfigError if error.is_wrong_value else ClientError)(f"{text}; {sent.told}") from error
     rate = f" ({sent.count / sent.seconds:,.0f}/s)" if sent.count else ""
     print(f"{_messages(sent.count)} sent to {topic} in {sent.seconds:.2f} s{rate}", file=sys.stderr)
     for status, count in sent.others.items():
@@ -217,7 +227,7 @@ class _Source:
             raise _LineError(str(error)) from None
 
 
-async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, sent: _Sent) -> None:
+async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, timeout_s: float, sent: _Sent) -> None:
     """Send all lines as they come; `sent` knows at any time how many there were, and how long it took from the first.
 
     Raises:
@@ -225,7 +235,9 @@ async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, se
         KeyboardInterrupt: Ctrl-C; what had been read was sent. A second one does not wait for that.
     """
     started = time.monotonic()
-    config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
+    config = ProducerConfig(
+        namesrv_addr=namesrv, producer_group=group, send_msg_timeout=max(1, round(timeout_s * 1000))
+    )
 
     def on_result(result: SendResult) -> None:
         sent.add(result)
@@ -278,10 +290,18 @@ def consume(
         str, typer.Option("--from", help="Where a group without offsets starts: earliest, latest, or a time.")
     ] = "earliest",
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
-    idle: Annotated[float | None, typer.Option(min=0, help="End when nothing came for so many seconds.")] = None,
+    idle: Annotated[
+        float | None, typer.Option(min=0, callback=finite, help="End when nothing came for so many seconds.")
+    ] = None,
     pop: Annotated[bool, typer.Option("--pop", help="Pop, and acknowledge what was printed.")] = False,
     invisible: Annotated[
-        float, typer.Option(min=1, help="With --pop: seconds until others may have what was not acknowledged.")
+        float,
+        typer.Option(
+            min=1,
+            max=_LONGEST,
+            callback=finite,
+            help="With --pop: seconds until others may have what was not acknowledged.",
+        ),
     ] = 30,
     expression: Expression = "*",
     sql: Annotated[

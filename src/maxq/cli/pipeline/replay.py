@@ -7,7 +7,7 @@ import typer
 
 from maxq.cli.connection import connected
 from maxq.cli.help_pages import CommandApp
-from maxq.cli.options import split_assignments
+from maxq.cli.options import finite, split_assignments
 from maxq.cli.pipeline.common import (
     Begin,
     BrokerName,
@@ -69,9 +69,9 @@ def replay(
     origin: Annotated[
         bool, typer.Option("--origin", help="Properties ORIGIN_… tell when and where each message was stored.")
     ] = False,
-    rate: Annotated[float | None, typer.Option(help="At most so many messages a second.")] = None,
+    rate: Annotated[float | None, typer.Option(callback=finite, help="At most so many messages a second.")] = None,
     speed: Annotated[
-        float | None, typer.Option(help="Of the pace at which they were stored; 1 is the original.")
+        float | None, typer.Option(callback=finite, help="Of the pace at which they were stored; 1 is the original.")
     ] = None,
     record: Annotated[
         Path | None,

@@ -4,8 +4,10 @@ import base64
 import csv
 import datetime
 import json
+import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +104,8 @@ def sql(
             topic, _, schema = declared.partition("=")
             views.declare_json(topic.strip(), declared_schema(schema.strip()) if schema.strip() else None)
         frame = views.sql(text)
+        if as_json:
+            _check_names(frame.columns)
         if parquet is not None:
             frame.write.parquet(str(parquet))
         elif as_csv:
@@ -127,6 +131,16 @@ def _print_csv(columns: Sequence[str], found: Iterable[Any]) -> None:
     writer.writerows([_text(value) for value in row] for row in found)
 
 
+def _check_names(columns: Sequence[str]) -> None:
+    """Refuse two columns of one name, of which an object could have only one. Raises ConfigError."""
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise ConfigError(
+            f"--json: {columns.count(twice[0])} columns are named {twice[0]}, and an object has one member of a name: "
+            "name them with AS, or use --csv"
+        )
+
+
 def _print_json(columns: Sequence[str], found: Iterable[Any]) -> None:
     """Print one row a line, so that it can be read while rows arrive."""
     separator = "["
@@ -138,7 +152,8 @@ def _print_json(columns: Sequence[str], found: Iterable[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON; bytes are text, or {"base64": …} where they are no UTF-8."""
+    """Convert a value for JSON; bytes are text, or {"base64": …} where they are no UTF-8; what is no finite number is a
+    text, as Spark's to_json has it."""
     if isinstance(value, (bytes, bytearray)):
         try:
             return value.decode("utf-8")
@@ -146,6 +161,8 @@ def _plain(value: Any) -> Any:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, (datetime.datetime, datetime.date)):
         return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if hasattr(value, "asDict"):
         return {name: _plain(one) for name, one in value.asDict().items()}
     if isinstance(value, dict):

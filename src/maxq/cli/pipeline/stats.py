@@ -9,6 +9,7 @@ import typer
 
 from maxq.cli.connection import connected
 from maxq.cli.help_pages import CommandApp
+from maxq.cli.options import finite
 from maxq.cli.pipeline.common import Begin, End, Options, Stores, need_name_server, need_stores
 from maxq.cli.pipeline.report_input import Html, input_of, need_reports
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
@@ -41,7 +42,9 @@ def stats(
     disk_ratio: Annotated[
         int, typer.Option(min=1, max=100, help="With --store: percent of the disk that may be used.")
     ] = 75,
-    reserved_hours: Annotated[float, typer.Option(min=0, help="With --store: how long messages are to be kept.")] = 72,
+    reserved_hours: Annotated[
+        float, typer.Option(min=0, callback=finite, help="With --store: how long messages are to be kept.")
+    ] = 72,
     html: Html = None,
     as_json: AsJson = False,
     master: Master = None,

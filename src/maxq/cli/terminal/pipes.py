@@ -19,10 +19,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Final, Generic, TypeVar
 
+from maxq.errors import ConfigError
+
 Mark = TypeVar("Mark")
 
 _CHUNK: Final = 64 * 1024
 _PIPE_BYTES: Final = 256 * 1024  # asked for: a line stays in the pipe for as long as its message is on its way
+_LONGEST_LINE: Final = 64 << 20  # bytes
 _ATOMIC: Final = 4096  # bytes that a pipe which poll calls writable takes without waiting (PIPE_BUF)
 _LOOK_SECONDS: Final = 0.002
 _ALL_AT_ONCE: Final = 1024  # lines: a reader that took so many one after the other takes more
@@ -74,17 +77,29 @@ class LineReader:
         self._told.set()
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each line, including its end of line, and the position behind it."""
-        position, rest = 0, b""
+        """Yield each line, including its end of line, and the position behind it. Raises ConfigError at a line that is
+        larger than any message."""
+        position, size = 0, 0
+        begun: list[bytes] = []  # of a line that is not whole, `size` bytes
         for data in self._data() if self._tee is None else self._peeked():
-            *whole, rest = (rest + data).split(b"\n")
+            if b"\n" not in data:
+                begun.append(data)
+                size += len(data)
+                if size > _LONGEST_LINE:
+                    raise ConfigError(
+                        f"the line that begins at byte {position} of the input has more than {_LONGEST_LINE >> 20} "
+                        "MiB, which no message has"
+                    )
+                continue
+            *whole, rest = b"".join([*begun, data]).split(b"\n")
+            begun, size = [rest], len(rest)
             for line in whole:
                 position += len(line) + 1
                 yield position, line + b"\n"
                 if self._is_stopped:
                     return
-        if rest:
-            yield position + len(rest), rest
+        if size:
+            yield position + size, b"".join(begun)
 
     def _data(self) -> Iterator[bytes]:
         while data := os.read(self._fd, _CHUNK):

@@ -21,6 +21,7 @@ from maxq.client.blocking.loop_thread import LoopCall, LoopFactory, LoopThread
 from maxq.client.blocking.started import Started, stop
 from maxq.client.client_config import ClientConfig, ClientEnvironment, ProducerConfig
 from maxq.client.errors import NotRunningError
+from maxq.client.failures import KnownErrors, error_in_a_line
 from maxq.client.producer import producer, transaction_producer
 from maxq.client.producer.producer import SendStart
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
@@ -179,6 +180,7 @@ class TransactionProducer(Producer):
         super().__init__(config, environment, loop_factory=loop_factory)
         self._listener = listener
         self._pool: ThreadPoolExecutor | None = None
+        self._known_errors = KnownErrors()
 
     def _make(self) -> transaction_producer.TransactionProducer:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maxq-check")
@@ -219,7 +221,10 @@ class TransactionProducer(Producer):
         try:
             state = transaction_producer.checked_state(self._listener.execute_local_transaction(message, arg))
         except Exception as error:
-            log.warning("execute_local_transaction failed", exc_info=error)
+            log.warning(
+                "execute_local_transaction of group %s failed: %s",
+                self._config.producer_group, error_in_a_line(error), exc_info=self._known_errors.if_new(error),
+            )  # fmt: skip
             remark = f"execute_local_transaction exception: {type(error).__name__}: {error}"
         return end(state, remark)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
+from maxq.client.failures import KnownErrors, error_in_a_line
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.instance.client_shutdown import ClientShutdown
 from maxq.client.namespace import retry_topic
@@ -49,6 +50,7 @@ class ListenerCaller:
         self.retry_topic = retry_topic(group)
         self._hooks = hooks
         self._ending = ending
+        self._known_errors = KnownErrors()
 
     @property
     def executor(self) -> Executor | None:
@@ -124,10 +126,13 @@ class ListenerCaller:
         raise TypeError(f"a listener returns a ConsumeResult or None, not {answer!r:.80}")
 
     def _failed(self, error: BaseException, messages: list[MessageExt]) -> ConsumeResult:
+        """Log a failed call in one line; the first time that this error comes, with its traceback."""
         first = messages[0]
+        what = "message" if len(messages) == 1 else f"{len(messages)} messages, the first is"
         log.warning(
-            "listener of group %s failed on %d messages, the first is %s of topic %s queue %d offset %d",
-            self._group, len(messages), first.msg_id, first.topic, first.queue_id, first.queue_offset, exc_info=error,
+            "listener of group %s failed on %s %s of topic %s queue %d offset %d: %s",
+            self._group, what, first.msg_id, first.topic, first.queue_id, first.queue_offset, error_in_a_line(error),
+            exc_info=self._known_errors.if_new(error),
         )  # fmt: skip
         return self._later
 

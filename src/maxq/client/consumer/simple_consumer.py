@@ -30,6 +30,7 @@ from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscri
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         super().__init__(config, environment, manager)
         self._pops: PopAPI
         self._turn = itertools.count()
+        self._failed_pops = LogThrottle(environment.clock)  # what the log says of them
 
     # --- life ---
 
@@ -199,7 +201,12 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
                 )
             except (RemotingError, BrokerError) as error:
                 self._running()  # else the connection was closed by the shutdown
-                log.warning("%s could not be asked for messages of %s: %s", queue.broker_name, queue.topic, error)
+                kind = queue.broker_name, queue.topic, type(error)
+                if (left_out := self._failed_pops.admits(kind)) is not None:
+                    log.warning(
+                        "%s could not be asked for messages of %s: %s%s",
+                        queue.broker_name, queue.topic, error, and_more(left_out),
+                    )  # fmt: skip
                 failure = error
                 denied += isinstance(error, BrokerError) and error.code == ResponseCode.NO_PERMISSION
                 continue

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from maxq.client.argument_checks import check_transaction_listener
 from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import MessageRefusedError
+from maxq.client.failures import KnownErrors, error_in_a_line
 from maxq.client.hooks import EndTransactionContext, EndTransactionHook, EndTransactionHooks
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.producer.producer import Producer
@@ -129,6 +130,7 @@ class TransactionProducer(Producer):
         super().__init__(config, environment, manager=manager)
         self._listener = listener
         self._executor = executor
+        self._known_errors = KnownErrors()
         self._end_hooks = EndTransactionHooks((*config.end_transaction_hooks, *self._trace_hooks()))
 
     def _trace_hooks(self) -> Sequence[EndTransactionHook]:
@@ -291,7 +293,8 @@ class TransactionProducer(Producer):
                 answer = await answer
             return checked_state(answer), None
         except Exception as error:
-            log.warning("%s failed", method.__name__, exc_info=error)
+            name, line = method.__name__, error_in_a_line(error)
+            log.warning("%s of group %s failed: %s", name, self.group, line, exc_info=self._known_errors.if_new(error))
             return LocalTransactionState.UNKNOW, f"{method.__name__} exception: {type(error).__name__}: {error}"
 
 

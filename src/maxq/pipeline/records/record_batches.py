@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from maxq.arrow.columns_cy import ColumnBuilder, ColumnMemory
 from maxq.arrow.schemas import arrow_schema, base_column
-from maxq.errors import RemoteProtocolError
 from maxq.store.log import record_cy as rc
 
 Rows = NDArray[np.int64]
@@ -25,6 +24,8 @@ MAX_ROWS: Final = 8_192
 MAX_BYTES: Final = 8 * 1024 * 1024
 #: Rows of a batch that has numbers and times only.
 MAX_NARROW_ROWS: Final = 32_768
+#: Bytes of bodies with which a batch ends: they may have come compressed to a thousandth of that.
+ENOUGH_BYTES: Final = 32 * 1024 * 1024
 
 #: Columns of a row → columns of the table.
 INTEGERS: Final = {
@@ -90,7 +91,7 @@ class RecordBatches:
     def __init__(self, columns: Sequence[str], broker_name: str) -> None:
         """
         Args:
-            columns: names of schemas.MESSAGE_COLUMNS and KAFKA_COLUMNS, in the order of the batch.
+            columns: names of columns of schemas, in the order of the batch.
             broker_name: what the column brokerName says.
         """
         self._columns = tuple(columns)
@@ -117,21 +118,16 @@ class RecordBatches:
             first = last
 
     def _that_fit(self, view: memoryview, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """One batch of these rows, or several where their bodies, which came compressed, are 2 GiB together."""
-        try:
+        """One batch of these rows, or several where their bodies, which came compressed, are large."""
+        while len(rows):
             batch = self.batch(view, rows)
-        except RemoteProtocolError:
-            if len(rows) == 1:
-                raise
-            middle = len(rows) // 2
-            yield from self._that_fit(view, rows[:middle])
-            yield from self._that_fit(view, rows[middle:])
-            return
-        yield batch
+            yield batch
+            rows = rows[batch.num_rows :]
 
     def batch(self, view: memoryview, rows: Rows) -> pa.RecordBatch:
-        """One batch of all `rows`, whose positions are positions in `view`."""
+        """One batch of `rows`, whose positions are positions in `view`: of all of them, or of the first ones, if their
+        bodies, which came compressed, are enough."""
         size = int(rows[:, rc.C_SIZE].sum())
-        builder = ColumnBuilder(self._columns, len(rows), size, None, self._memory)
+        builder = ColumnBuilder(self._columns, len(rows), size, None, self._memory, ENOUGH_BYTES)
         builder.add_rows(view, np.ascontiguousarray(rows).reshape(-1), len(rows), self._broker_name)
         return builder.batch()

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from maxq.arrow.schemas import base_column
+from maxq.arrow.schemas import BODY_FAULT, base_column
+from maxq.errors import RemoteProtocolError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import POSITION_COLUMNS, RecordBatches, Rows, scan_rows
@@ -34,7 +35,7 @@ def pull_settings(options: ReadOptions, *, hint: SelectionHint | None = None) ->
     """Choose how the ranges of a read are pulled: with as little of each record as the columns need."""
     wanted = set(map(base_column, options.columns))
     omit = ""
-    if "body" not in wanted:
+    if wanted.isdisjoint(("body", BODY_FAULT)):
         needs_properties = wanted & _FROM_PROPERTIES or exact_tags(options.sub_expression, options.sub_expression_type)
         omit = "body" if needs_properties else "body,properties"
     return PullSettings(
@@ -278,7 +279,14 @@ def _unpacked(view: memoryview, rows: Rows) -> memoryview:
         if outer.body_fault:  # the body is read as it is
             found += view[at : at + size]
             continue
-        for place, inner in enumerate(decode_batch(outer.body, outer.topic)):
+        try:
+            batch = decode_batch(outer.body, outer.topic)
+        except RemoteProtocolError:
+            batch = []
+        if not batch:  # wrongly marked as one, or its body was left out: it is one message
+            found += view[at : at + size]
+            continue
+        for place, inner in enumerate(batch):
             message: MessageExt = replace(
                 outer,
                 body=inner.body,

@@ -158,13 +158,15 @@ class QueueFiles(UnitFiles):
 class BatchQueueFiles(UnitFiles):
     """The units of one BatchConsumeQueue, in their order."""
 
-    def units(self) -> Iterator[tuple[int, BatchQueueEntry]]:
-        """Yield (byte position in the queue, unit) until the first that is not good."""
-        position = self.start
-        while (found := self.read(position, BATCH_UNIT_SIZE)) is not None:
-            unit = BatchQueueEntry(*_BATCH_UNIT.unpack(found))
-            if not unit.is_good:
-                return
+    def unit(self, position: int) -> BatchQueueEntry | None:
+        """Return the unit at a byte position in the queue; None where there is no file."""
+        found = self.read(position, BATCH_UNIT_SIZE)
+        return BatchQueueEntry(*_BATCH_UNIT.unpack(found)) if found is not None else None
+
+    def units(self, first: int | None = None) -> Iterator[tuple[int, BatchQueueEntry]]:
+        """Yield (byte position in the queue, unit) from the first existing one until the first that is not good."""
+        position = self.start if first is None else first
+        while (unit := self.unit(position)) is not None and unit.is_good:
             yield position, unit
             position += BATCH_UNIT_SIZE
 

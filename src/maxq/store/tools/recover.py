@@ -4,8 +4,9 @@ A store of a Java broker is taken over by recovering it. The rehearsal does that
 changes), then compares every ConsumeQueue with the original, unit by unit, and checks the result against the log.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from maxq.config.loader import load
 from maxq.config.message_store_config import MessageStoreConfig
@@ -23,8 +24,19 @@ from maxq.store.tools.expectation import LMQ_PREFIX
 from maxq.store.tools.index_files import infer_geometry
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.offsets import TopicNames
-from maxq.store.tools.queue_files import MAX_EXT_ADDRESS, ExtFiles, QueueEntry, QueueFiles
-from maxq.store.tools.store_files import StoreFiles
+from maxq.store.tools.queue_files import (
+    BATCH_UNIT_SIZE,
+    MAX_EXT_ADDRESS,
+    BatchQueueEntry,
+    BatchQueueFiles,
+    ExtFiles,
+    QueueEntry,
+    QueueFiles,
+)
+from maxq.store.tools.store_files import DataFile, StoreFiles
+
+_Key = tuple[str, int]  # topic, queue id
+Units = TypeVar("Units", QueueFiles, BatchQueueFiles)
 
 
 def config_of(files: StoreFiles) -> MessageStoreConfig:
@@ -202,6 +214,8 @@ class Rehearsal:
         self._clock = clock
         self._progress = progress
         self._report = RehearsalReport()
+        self._log = LogWalk(original)
+        self._log_start = original.log[0].from_offset if original.log else 0
         self._log_end = 1 << 62
         self._uncommitted = 0
 
@@ -226,49 +240,80 @@ class Rehearsal:
         return report
 
     def _compare_queues(self, recovered: StoreFiles) -> None:
-        log = LogWalk(self._original)
         self._log_end = self._report.recovery.end_offset if self._report.recovery else 1 << 62
-        start = self._original.log[0].from_offset if self._original.log else 0
-        for number, key in enumerate(sorted(self._original.queues)):
-            before = QueueFiles(self._original, self._original.queues[key])
-            after = QueueFiles(recovered, recovered.queues.get(key, []))
-            self._compare_queue(key, before, after, log, start)
+        total = len(self._original.queues) + len(self._original.batch_queues)
+        self._compare_kind(self._original.queues, recovered.queues, recovered, QueueFiles, self._compare_queue, total)
+        self._compare_kind(
+            self._original.batch_queues, recovered.batch_queues, recovered, BatchQueueFiles, self._compare_batch_queue,
+            total,
+        )  # fmt: skip
+        self._log.close()
+
+    def _compare_kind(
+        self,
+        original: Mapping[_Key, list[DataFile]],
+        after: Mapping[_Key, list[DataFile]],
+        recovered: StoreFiles,
+        kind: type[Units],
+        compare: Callable[[_Key, Units, Units], None],
+        total: int,
+    ) -> None:
+        """Compare all queues of one kind, each with itself after recovery."""
+        for key in sorted(original):
+            before, now = kind(self._original, original[key]), kind(recovered, after.get(key, []))
+            compare(key, before, now)
             before.close()
-            after.close()
+            now.close()
             self._report.queues += 1
-            self._progress("queues", number + 1, len(self._original.queues))
-        for key in recovered.queues.keys() - self._original.queues.keys():
-            queue = QueueFiles(recovered, recovered.queues[key])
+            self._progress("queues", self._report.queues, total)
+        for key in after.keys() - original.keys():
+            queue = kind(recovered, after[key])
             self._report.repaired += sum(1 for _ in queue.units())
             queue.close()
-        log.close()
 
-    def _compare_queue(
-        self, key: tuple[str, int], before: QueueFiles, after: QueueFiles, log: LogWalk, log_start: int
-    ) -> None:
-        report = self._report
+    def _compare_queue(self, key: _Key, before: QueueFiles, after: QueueFiles) -> None:
         ext = ExtFiles(self._original, self._original.ext_queues.get(key, []))
         index = before.first_index - 1
         for index, unit in before.units():
-            if unit.is_pre_blank or unit.physical_offset < log_start:
-                continue
-            if self._original.dledger and unit.physical_offset >= self._log_end:
-                self._uncommitted += 1  # Java's abnormal recovery dispatches such, too
-                continue
-            found = after.unit(index)
-            if found is not None and _same(unit, found, ext):
-                report.units += 1
-                report.equal += 1
-            elif log.record_at(unit.physical_offset) is None:
-                report.remarks.append(f"queue {key[0]}/{key[1]}: entry {index} pointed to no message")
-            elif found is not None and found.is_good:
-                report.units += 1
-                report.repaired += 1  # the check tells whether it is right now
-            else:
-                report.units += 1
-                report.obstacles.append(f"queue {key[0]}/{key[1]}: entry {index} would be lost")
-        report.repaired += sum(1 for _ in after.units(index + 1))
+            if not unit.is_pre_blank:
+                found = after.unit(index)
+                is_same = found is not None and _same(unit, found, ext)
+                self._compare_entry(f"queue {key[0]}/{key[1]}: entry {index}", unit, found, is_same)
+        self._report.repaired += sum(1 for _ in after.units(index + 1))
         ext.close()
+
+    def _compare_batch_queue(self, key: _Key, before: BatchQueueFiles, after: BatchQueueFiles) -> None:
+        position = before.start - BATCH_UNIT_SIZE
+        for position, unit in before.units():
+            found = after.unit(position)
+            what = f"batch queue {key[0]}/{key[1]}: entry {position // BATCH_UNIT_SIZE}"
+            self._compare_entry(what, unit, found, unit == found)
+        self._report.repaired += sum(1 for _ in after.units(position + BATCH_UNIT_SIZE))
+
+    def _compare_entry(
+        self,
+        what: str,
+        unit: QueueEntry | BatchQueueEntry,
+        found: QueueEntry | BatchQueueEntry | None,
+        is_same: bool,
+    ) -> None:
+        """Count one entry of the original, and what is in its place after recovery."""
+        report = self._report
+        if unit.physical_offset < self._log_start:
+            return
+        if self._original.dledger and unit.physical_offset >= self._log_end:
+            self._uncommitted += 1  # Java's abnormal recovery dispatches such, too
+        elif is_same:
+            report.units += 1
+            report.equal += 1
+        elif self._log.record_at(unit.physical_offset) is None:
+            report.remarks.append(f"{what} pointed to no message")
+        elif found is not None and found.is_good:
+            report.units += 1
+            report.repaired += 1  # the check tells whether it is right now
+        else:
+            report.units += 1
+            report.obstacles.append(f"{what} would be lost")
 
     def _add_remarks(self, damaged_ranges: int) -> None:
         if self._uncommitted:

@@ -52,6 +52,44 @@ def test_an_exception_counts_as_later(caplog: pytest.LogCaptureFixture) -> None:
     assert "the application is wrong" in caplog.text
 
 
+def test_each_failed_message_is_one_line_and_each_error_has_its_traceback_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A listener that fails on each message must not bury everything else in the log."""
+
+    class WorstError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("it has no text either")
+
+    def wrong(body: bytes) -> None:
+        if body == b"3":
+            raise KeyError("another error")
+        if body == b"4":
+            raise WorstError
+        raise ValueError(f"order {body!r}\n  of two lines" + "x" * 10_000)
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 6)
+
+        def answer(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            if message.reconsume_times == 0:
+                wrong(message.body)
+            return ConsumeResult.SUCCESS
+
+        got = Got(answer)
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 12, "the messages came again")
+
+    simulate(story)
+    said = [record for record in caplog.records if "listener of group G failed" in record.getMessage()]
+    lines = sorted(record.getMessage() for record in said)
+    assert len(lines) == 6 and all(line.count("\n") == 0 and len(line) < 600 for line in lines)
+    assert sum("of topic T queue 0 offset 1: ValueError: order b'1' of two lines" in line for line in lines) == 1
+    assert sum("KeyError: 'another error'" in line for line in lines) == 1
+    assert sum("WorstError" in line for line in lines) == 1
+    assert sum(record.exc_info is not None for record in said) == 3, "one for each error"
+
+
 def test_a_wrong_answer_counts_as_later() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 1)

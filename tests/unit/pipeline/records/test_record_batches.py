@@ -143,8 +143,26 @@ def test_no_rows_make_an_empty_batch(form: ModuleType) -> None:
 def test_a_body_that_does_not_decompress_stays_as_it_is(form: ModuleType) -> None:
     host = bytes(8)
     view = memoryview(record(0, b"not zstd", b"T", b"", compression_flag(CompressionType.ZSTD), host, host))
-    batch = RecordBatches(("body",), "b").batch(view, scan_rows(view, 0, len(view), 0, 8)[0])
-    assert batch.to_pylist() == [{"body": b"not zstd"}]
+    batch = RecordBatches(("body", "bodyFault"), "b").batch(view, scan_rows(view, 0, len(view), 0, 8)[0])
+    (row,) = batch.to_pylist()
+    assert row["body"] == b"not zstd" and "a body of 8 bytes is not ZSTD" in row["bodyFault"]
+    assert spark_schema(message_columns("BODYFAULT")) == "`bodyFault` string"
+
+
+def test_bodies_that_came_compressed_are_no_larger_in_a_batch_than_others(
+    form: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand messages of zeros are a megabyte of log, and gigabytes in memory."""
+    monkeypatch.setattr(record_batches, "ENOUGH_BYTES", 100_000)
+    view, _ = log_and_rows([(bytes(60_000), b"T", b"", False, number != 3) for number in range(7)])
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 8)
+    batches = list(RecordBatches(("queueOffset", "body", "bodyFault"), "b").batches(view, rows))
+    assert [batch.num_rows for batch in batches] == [2, 3, 2]  # one that came as it is goes with the next
+    whole = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["queueOffset"] for row in whole] == rows[:, rc.C_QUEUE_OFFSET].tolist()
+    assert {(row["body"], row["bodyFault"]) for row in whole} == {(bytes(60_000), None)}
+    (without,) = RecordBatches(("queueOffset", "bodyFault"), "b").batches(view, rows)
+    assert without.num_rows == 7
 
 
 def test_large_and_many_records_are_cut_into_batches(form: ModuleType) -> None:
@@ -266,22 +284,3 @@ def test_a_time_of_birth_that_no_timestamp_can_say_is_the_nearest(born: int) -> 
     late = datetime(2026, 1, 1, tzinfo=UTC)
     kept = RowFilter([Condition("bornTimestamp", ">", (late,))]).select(view, rows)
     assert len(kept) == (born >= 1 << 62)
-
-
-def test_bodies_that_are_too_large_together_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They came compressed: some megabytes of log may be more than a column can hold."""
-    uncompiled = FORMS[0]
-    monkeypatch.setattr(record_batches, "ColumnBuilder", uncompiled.ColumnBuilder)
-    monkeypatch.setattr(record_batches, "ColumnMemory", uncompiled.ColumnMemory)
-    monkeypatch.setattr(uncompiled, "_MOST_BYTES", 1_000_000)
-    flag = compression_flag(CompressionType.ZLIB)
-    sent = [bytes([n]) * 300_000 for n in range(10)]
-    host = bytes(8)
-    data = b""
-    for body in sent:
-        data += record(len(data), compress(body, CompressionType.ZLIB), b"T", b"", flag, host, host)
-    view = memoryview(data)
-    rows, _, _ = scan_rows(view, 0, len(data), 0, 100)
-    batches = list(RecordBatches(["body"], "broker-a").batches(view, rows))
-    assert [body for batch in batches for body in batch.column("body").to_pylist()] == sent
-    assert max(batch.num_rows for batch in batches) <= 3

@@ -101,6 +101,7 @@ def test_columns_without_body_do_not_ship_it(server: Standalone, filled: str) ->
     assert pull_settings(options(server, filled)).omit == ""
     assert pull_settings(options(server, filled, columns="tags,queueId")).omit == "body"
     assert pull_settings(options(server, filled, columns="topic,bodyCrc")).omit == "body,properties"
+    assert pull_settings(options(server, filled, columns="topic,bodyFault")).omit == "", "it is told by the body"
     whole = read(server, filled, [(1, 0, 90)])
     for columns in ("queueOffset,bodyCrc,msgId,storeTimestamp", "tags,uniqKey,keys"):
         names = columns.split(",")
