@@ -503,6 +503,7 @@ class BrokerController:
         for table in (self.topics, self.groups):
             table.when_changed.append(self.table_changes.table_changed)
         self.offsets.when_set += (self.table_changes.offsets_set, self.popping.service.offsets_set)
+        self.offsets.when_begun.append(self.popping.service.group_begun)
         self.stats.add_source(self.topic_puts)
         self._connect_put_hooks()
         self._connect_master_only_services()
@@ -776,10 +777,11 @@ class BrokerController:
         self.store.set_deletion_listener(self._take_deletion)
         await run_blocking(self.topics.begin, self._topics_with_messages)
         if role != SLAVE:  # who becomes the master later looks then (RoleService)
-            self.store.reader.may_lack_messages |= self.store_owner.was_slave
-            self.groups.was_slave = self.store_owner.was_slave
+            was_slave = self.store_owner.was_slave
+            self.store.reader.may_lack_messages |= was_slave
+            self.groups.slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
             self.offsets.not_beyond(self.store.max_offset)
-        await run_blocking(self.store_owner.record, role)
+        await run_blocking(self.store_owner.record, role, self.groups.slave_until)
         self.topic_write_states.refresh_all()
         self.compaction_topics.refresh_all()
         self.failover.acting.loaded()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from maxq.broker.tables.offset.operator_changes import MOST
 from maxq.codes import RequestCode, ResponseCode
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_rng import SimRng
@@ -102,6 +103,37 @@ def test_a_slave_brings_back_no_offsets_that_an_operator_has_set_or_removed(act:
         await group.stop()
 
     tell(1, story)
+
+
+def test_a_change_that_the_master_has_forgotten_and_its_slave_has_not_takes_no_offset_back() -> None:
+    """Operators have made more changes since than are remembered, of which the slave has not heard."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        for _ in range(MESSAGES):
+            assert await client.send(0) is not None
+        await client.make_group(0)
+        await client.commit(0, 2)
+        for name in ("G", *(f"Other{number}" for number in range(MOST))):
+            if name == "Other0":
+                await client.make_group(0)
+                await client.commit(0, 3)
+                await asyncio.sleep(10)
+                assert await client.committed(1) == 3
+                world.network.partition(*BROKERS[:2])
+                await client.commit(0, 7)
+            answer = await client.ask(
+                0, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": name, "cleanOffset": "true"}
+            )
+            assert answer.code == ResponseCode.SUCCESS
+        await asyncio.sleep(10)  # the commit is in the file
+        group.brokers[0].machine.kill()
+        world.network.heal()
+        await group.until_serves(1)
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        assert await client.committed(0) == 7
+
+    play(act, brokers=2)
 
 
 @pytest.mark.parametrize("removes", ["true", "false"])

@@ -4,6 +4,8 @@
 
     {"brokerId":1,"brokerName":"broker-a","clusterName":"C","role":"SLAVE"}
 
+A master that was a slave before says in `slaveUntil` up to which physical offset its log is a copy.
+
 A store without it (a Java broker's) is taken as ours, with a note if there are messages in it; one that a Java broker
 ran in controller mode says whose it is in `brokerIdentity` (`cluster#brokerName#brokerId`). A master may be renamed.
 """
@@ -31,6 +33,8 @@ class StoreOwner:
 
     Attributes:
         was_slave: the last broker that used the store ended as a slave; known after `check`.
+        slave_until: the log is the copy of a slave up to this physical offset, as a master said that used the store
+            last; known after `check`.
     """
 
     def __init__(self, disk: Disk, store: MessageStoreConfig, broker: BrokerAddress) -> None:
@@ -40,6 +44,7 @@ class StoreOwner:
         self._broker = broker
         self._owner_before: tuple[str, str] | None = None  # (cluster, name) of another broker, found by `check`
         self.was_slave = False
+        self.slave_until = 0
 
     def check(self, role: str) -> None:
         """Check the owner before the store is touched.
@@ -64,8 +69,11 @@ class StoreOwner:
         elif owner != mine:
             self._owner_before = owner
 
-    def record(self, role: str) -> None:
+    def record(self, role: str, slave_until: int = 0) -> None:
         """Record that the store, which is open and locked now, belongs to this broker, in this role.
+
+        Args:
+            slave_until: of a master: see the attribute.
 
         Raises:
             OSError: the disk refuses. That there is no room for another role is no reason: the file names the group.
@@ -78,7 +86,7 @@ class StoreOwner:
             self._owner_before = None
         text = json_dialect.dumps(
             {"brokerId": broker.broker_id, "brokerName": broker.broker_name, "clusterName": broker.cluster,
-             "role": role}
+             "role": role} | ({"slaveUntil": slave_until} if slave_until else {})
         )  # fmt: skip
         if self._read(FILE_NAME) != text:
             try:
@@ -97,8 +105,9 @@ class StoreOwner:
                 value = json_dialect.loads(data)
                 owner = str(value["clusterName"]), str(value["brokerName"])
                 self.was_slave = value.get("role") == SLAVE
+                self.slave_until = int(value.get("slaveUntil", 0))
                 return FILE_NAME, owner
-            except (RemoteProtocolError, TypeError, KeyError):
+            except (RemoteProtocolError, TypeError, ValueError, KeyError):
                 log.warning("%s cannot be read; it is written anew", self._root / FILE_NAME)
         parts = (self._read(JAVA_FILE_NAME) or b"").decode("utf-8", "replace").strip().split("#")
         return JAVA_FILE_NAME, (parts[0], parts[1]) if len(parts) == 3 else None

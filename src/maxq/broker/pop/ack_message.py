@@ -169,9 +169,10 @@ class AckMessageProcessor(RequestProcessor):
         return end
 
     def _was_there(self, topic: str, queue_id: int, offset: int, pop_time: int) -> bool:
-        """Return whether the message had been stored at `pop_time`, in ms. If not, the receipt is for a message of a
-        deleted topic of the same name."""
-        return 0 <= self._store.store_time_at(topic, queue_id, offset) <= pop_time
+        """Return whether the message is there and had been stored at `pop_time`, in ms. If not, the receipt is for a
+        message of a deleted topic of the same name. Where none was deleted, the clock was set back in between."""
+        stored_ms = self._store.store_time_at(topic, queue_id, offset)
+        return stored_ms >= 0 and (stored_ms <= pop_time or self._store.deletions.known(topic) == 0)
 
     def _count(self, group: str, topic: str, acks: int) -> None:
         self._stats.add(names.GROUP_ACK_NUMS, f"{topic}@{group}", acks)

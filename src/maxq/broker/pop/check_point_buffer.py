@@ -25,7 +25,7 @@ point as long as this is in memory (`holder`).
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -267,6 +267,19 @@ class CheckPointBuffer:
         group that has messages here lost its offsets with its broker's power, and goes on behind them."""
         if (topic, group, queue_id) not in self._cursors and self.journal.tells_of(topic, group, queue_id):
             self.journal.write({"r": [[topic, group, queue_id, offset]]})
+
+    def note_moves(self, needed: int, is_ordered: Callable[[str, str, int], bool]) -> None:
+        """Note how far groups have come of which the journal says, from queue offset `needed` on, where they were told
+        to go on: by pulls they have moved on from there, and a start would take them back. Not where messages were
+        given out in order: the journal says where such a queue is, and a start would forget what is blocked there."""
+        rows = [
+            [topic, group, queue_id, offset]
+            for (topic, group, queue_id), to in self.journal.set_since(needed).items()
+            if not (is_ordered(topic, group, queue_id) or (topic, group, queue_id) in self._cursors)
+            and (offset := self._offsets.query_offset(group, topic, queue_id)) != to
+        ]
+        if rows:
+            self.journal.write({"r": rows})
 
     def _number(self) -> int:
         self._next_number += 1
@@ -569,11 +582,14 @@ class CheckPointBuffer:
         """Return the queues that have check points here."""
         return {live.queue for live in self._live.values()} | set(self._cursors)
 
-    def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
+    def replay(
+        self, offset: int, entries: dict[str, list[Any]], known: Mapping[tuple[Any, ...], int] | None = None
+    ) -> None:
         """Apply a journal record. Records must be applied in order.
 
         Args:
             offset: queue offset of the record.
+            known: where groups are, by topic, group and queue, that have gone on since they were told to by the record.
         """
         for row in entries.get("p", ()):
             number, revive_qid, next_begin = row[0], row[6], row[9]
@@ -603,9 +619,11 @@ class CheckPointBuffer:
                 self.in_flight[live.queue] -= (live.full & ~live.point.bit_map).bit_count()
                 self._end(live)
         for topic, group, queue_id, reset in entries.get("r", ()):
-            self._cursors.pop((topic, group, queue_id), None)
-            if reset != self._offsets.query_offset(group, topic, queue_id):  # -1: the group begins anew
-                self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, reset)
+            queue = topic, group, queue_id
+            self._cursors.pop(queue, None)
+            to = reset if known is None else known.get(queue, reset)
+            if to != self._offsets.query_offset(group, topic, queue_id):  # -1: the group begins anew
+                self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, to)
 
     def _replay_ack(self, live: LiveCheckPoint, mask: int) -> None:
         bits = mask & live.full & ~live.point.bit_map

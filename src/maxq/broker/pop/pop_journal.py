@@ -14,7 +14,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
         bits]
     h   receipts that the one message of a check point had before its time was changed: [number of the check point,
         startOffset, popTime, brokerName]
-    r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]
+    r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]; and,
+        while such a record is needed, how far the group has come since without a pop
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
     u   copies in retry topics of which a start does not know whose they are (unfinished_revives.py): [topic, queue,
         offset]
@@ -99,6 +100,7 @@ class PopJournal:
         self._written_end = 0  # physical offset behind the newest record of this process
         self._claimed: list[list[Any]] = []  # rows "c" for the next record that ends check points
         self._told: dict[tuple[Any, ...], int] = {}  # by topic, group and queue: the last record that gives of it
+        self._set: dict[tuple[Any, ...], tuple[int, int]] = {}  # … that says where the group goes on, and where
 
     def name_with_next_end(self, place: tuple[str, int, int]) -> None:
         """Name this copy (topic, queue id, queue offset) in the next record that ends check points."""
@@ -143,19 +145,27 @@ class PopJournal:
 
     def _note_told(self, entries: dict[str, list[Any]], offset: int) -> None:
         self._told.update(dict.fromkeys(_queues_given(entries), offset))
+        self._set.update({tuple(row[:3]): (offset, row[3]) for row in entries.get("r", ())})
 
     def tells_of(self, topic: str, group: str, queue_id: int) -> bool:
-        """Return whether the next start may read of messages of this queue that were given to the group, and moves the
-        group's offset over them."""
+        """Return whether the next start may read of messages of this queue that were given to the group, or where the
+        group was told to go on, and moves the group's offset by that."""
         if self._late:
             return True
-        at = self._told.get((topic, group, queue_id))
-        return at is not None and at >= self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
+        queue = topic, group, queue_id
+        at = max(self._told.get(queue, -1), self._set.get(queue, (-1, 0))[0])
+        return at >= max(0, self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0))
 
     def queues_of(self, group: str) -> set[tuple[Any, ...]]:
-        """Return the queues of which the next start may read that messages were given to the group."""
-        told = {*self._told, *(queue for entries in self._late for queue in _queues_given(entries))}
+        """Return the queues of which the next start may read that messages were given to the group, or where it was
+        told to go on."""
+        told = {*self._told, *self._set, *(queue for entries in self._late for queue in _queues_given(entries))}
         return {queue for queue in told if queue[1] == group and self.tells_of(*queue)}
+
+    def set_since(self, begin: int) -> dict[tuple[Any, ...], int]:
+        """Return where groups were told last to go on (see the rows "r"), by topic, group and queue, of those that the
+        records from queue offset `begin` on tell of."""
+        return {queue: to for queue, (at, to) in self._set.items() if at >= begin}
 
     def noted_end(self) -> int:
         """Return the physical offset below which all noted changes lie (0: there is none), or NOT_NOTED if the store
@@ -181,6 +191,7 @@ class PopJournal:
         self._late.clear()
         self._claimed.clear()
         self._told.clear()
+        self._set.clear()
 
     def catch_up(self) -> None:
         """Write the records that the store refused before, if it accepts them now."""
@@ -232,6 +243,7 @@ class PopJournal:
             self._committed = offset
             self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
             self._told = {queue: at for queue, at in self._told.items() if at >= offset}
+            self._set = {queue: said for queue, said in self._set.items() if said[0] >= offset}
 
     def read(self, begin: int | None = None) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
         """Yield (queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of all

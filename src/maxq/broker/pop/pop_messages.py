@@ -195,7 +195,7 @@ class PopMessages:
         return 0 if config is None else config.read_queue_nums
 
     def _queues_for(self, topic: str, group: str) -> int:
-        return self._queue_count(topic) if group in self._groups.subscription_group_table else 0
+        return self._queue_count(topic) if self._groups.contains_subscription_group(group) else 0
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         """Forget what is kept of deleted topics: a topic that is made again under the same name begins anew."""

@@ -12,7 +12,7 @@ Source:
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
@@ -95,6 +95,7 @@ class PopService:
         self._needed = -1
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
         self._read_end = 0  # of the journal, by queue offset
+        self._applied_end = 0  # of the journal: what it says before this was applied to the offsets that are here
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
@@ -200,6 +201,12 @@ class PopService:
                 offset = self._offsets.query_offset(group, topic, queue_id)
                 self._buffer.set_cursor((topic, group, queue_id), offset)
 
+    def group_begun(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Note where a group begins by a pull: the journal may tell what one of its name has popped before it was
+        deleted."""
+        if self._task is not None:
+            self._buffer.begins(topic, group, queue_id, offset)
+
     def groups_changed(self, names: Iterable[str]) -> None:
         """Forget what deleted groups have popped: a start, which finds it in the journal, would make them again."""
         if self._task is not None and not self._stood_in:
@@ -228,6 +235,8 @@ class PopService:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            if self._knows:  # what comes later to the log of a slave was not heard of here
+                self._applied_end = self._read_end if self._stood_in else self._journal.end
             if self._stood_in and self._knows:
                 self._kept = self._told()
                 self._kept_end = self._read_end
@@ -257,9 +266,14 @@ class PopService:
         self._knows = False
         self._needed = -1
         self._buffer.clear()
+        known = {
+            queue: self._offsets.query_offset(group, topic, queue_id)
+            for queue in self._journal.set_since(0)
+            for topic, group, queue_id in (queue,)
+        }
         self._journal.forget_late()
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
-        await self._replay()
+        await self._replay(known)
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
         if self._stood_in:
@@ -350,14 +364,16 @@ class PopService:
             async with asyncio.timeout(self._settings.broker.revive_interval / 1000):
                 await self._filled.wait()
 
-    async def _replay(self) -> None:
+    async def _replay(self, known: Mapping[tuple[Any, ...], int]) -> None:
+        """Apply the journal. `known` are the offsets of groups, by topic, group and queue, that count more than where
+        records before `_applied_end` told them to go on."""
         count = 0
         await self._store.wait_for_dispatch()
         self._read_end = self._journal.end
         for batch in self._journal.read():
             for offset, entries in batch:
                 with self._passed_over("record %d of the pop journal", offset):
-                    self._take(offset, entries)
+                    self._take(offset, entries, known if offset < self._applied_end else {})
             count += len(batch)
             await asyncio.sleep(0)
         self._make_groups({group for _, group, _ in self._buffer.queues()})
@@ -380,8 +396,8 @@ class PopService:
             keys = self._unfinished.handed_over(self._records.topic, self._settings.broker.revive_queue_num)
             self._buffer.finish(self._buffer.those(keys))
 
-    def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        self._buffer.replay(offset, entries)
+    def _take(self, offset: int, entries: dict[str, list[Any]], known: Mapping[tuple[Any, ...], int]) -> None:
+        self._buffer.replay(offset, entries, known)
         self._orders.replay(offset, entries)
         self._revive.replay(offset, entries)
         self._unfinished.replay(offset, entries)
@@ -499,6 +515,7 @@ class PopService:
             self._unfinished.oldest_needed(),
         )  # fmt: skip
         before, self._needed = self._needed, min((at for at in sources if at >= 0), default=self._journal.end)
+        self._buffer.note_moves(self._needed, self._orders.knows)
         if at_once or before >= 0:
             self._journal.commit(self._needed if at_once else before)
 
@@ -506,7 +523,7 @@ class PopService:
         """Return whether topic, group and queue still exist. A topic in the log exists, also if the table lacks it: see
         RetryWriter."""
         known = self._topics.select_topic_config(topic) is not None or self._store.max_offset(topic, queue_id) > 0
-        return known and group in self._groups.subscription_group_table
+        return known and self._groups.contains_subscription_group(group)
 
     def _clean(self) -> None:
         """Forget deleted topics and groups. A slave leaves that to its master: its tables are copies, which may lack
@@ -514,7 +531,7 @@ class PopService:
         if self._stood_in:
             return
         gone = [queue for queue in self._buffer.queues() if not self._is_there(*queue)]
-        of_groups = [queue for queue in gone if queue[1] not in self._groups.subscription_group_table]
+        of_groups = [queue for queue in gone if not self._groups.contains_subscription_group(queue[1])]
         if of_groups:
             self._buffer.begin_again(of_groups)
         if gone:

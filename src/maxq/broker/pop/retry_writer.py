@@ -81,7 +81,7 @@ class RetryWriter:
         if not self._knows_topic(point):
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))
             return []
-        if self._groups.find_named_group(point.group) is None:
+        if self._groups.find_named_group(point.group, point.logged_at) is None:
             log.warning("group %s is gone: messages it popped from %s are not revived", point.group, topic)
             return []
         log_end = self._store.max_physical_offset
@@ -111,7 +111,7 @@ class RetryWriter:
     def knows(self, point: PopCheckPoint) -> bool:
         """Return whether topic and group of a check point are here. To a slave, whose tables are copies, they may be
         unknown although they are not deleted."""
-        return self._knows_topic(point) and point.group in self._groups.subscription_group_table
+        return self._knows_topic(point) and self._groups.contains_subscription_group(point.group)
 
     def _knows_topic(self, point: PopCheckPoint) -> bool:
         is_in_table = self._topics.select_topic_config(normal_topic(point.topic, point.group)) is not None

@@ -28,7 +28,7 @@ from maxq.broker.schedule_message.level_delivery import LevelDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.tables.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import MessageIllegalError, RemoteProtocolError
+from maxq.errors import MessageIllegalError, RemoteProtocolError, StoreRefusedError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.background import supervise
@@ -190,7 +190,11 @@ class ScheduleMessageService:
         self._files.set_delay_offsets(self._encode)
 
     async def _read(self) -> None:
-        """Read the file, else its backup. Without either, only the log tells which messages were delivered."""
+        """Read the file, else its backup. Without either, only the log tells which messages were delivered.
+
+        Raises:
+            StoreRefusedError: the disk, or a permission, does not let one of them be read.
+        """
         for backup in (False, True):
             try:
                 text = await run_blocking(self._files.read_delay_offsets, backup)
@@ -199,6 +203,11 @@ class ScheduleMessageService:
                 log.error("%s cannot be read: %s", "the backup of delayOffset.json" if backup else "delayOffset.json",
                           error)  # fmt: skip
                 continue
+            except OSError as error:
+                raise StoreRefusedError(
+                    f"how far delayed messages were delivered cannot be read: {error}. Give this user permission to "
+                    "read and write the file, or move it away: then the log is searched for what was delivered."
+                ) from error
             if text is not None:
                 return
         self._table.decode(None)

@@ -90,6 +90,7 @@ class HAConnection:
         next_offset: what is sent next; -1 before the first report.
         is_distinct: another connection from the same host was accepted since this one last reported; it may be the
             same slave, so this one does not count as a slave of its own until it reports again.
+        is_counted: it is known which of the slaves that were here before this one is.
         began_at: this master's end when an empty slave began with the last file: what is before that file and still
             waits for copies is not on that slave, whatever its reports say. 0: it has, or gets, all there is.
         reason: why nothing is sent, in state SUSPEND.
@@ -114,6 +115,7 @@ class HAConnection:
         self.slave_ack_offset = -1
         self.next_offset = -1
         self.is_distinct = True
+        self.is_counted = False
         self.began_at = 0
         self.reason = ""
         self._notice = b""  # to be sent before the log

@@ -56,7 +56,7 @@ class HAService:
         self._store = store
         self._clock = clock
         self._links: list[HAConnectionLink] = []
-        self._left_at: dict[str, int] = {}  # by host of a slave that has gone: how far its log had come
+        self._left_at: dict[str, list[int]] = {}  # by host of slaves that have gone: how far their logs had come
         self._server: asyncio.Server | None = None
         self._group_transfer = GroupTransfer()
         self._timeout_timer: asyncio.TimerHandle | None = None
@@ -171,10 +171,8 @@ class HAService:
         one that is away; -1 if none has. None: no slave may act as master (enableSlaveActingMaster, totalReplicas)."""
         if not self._settings.broker.enable_slave_acting_master or self._settings.store.total_replicas <= 1:
             return None
-        copying = [connection for connection in self.connections if connection.replicated_offset >= 0]
-        away = self._left_at.keys() - {connection.host for connection in copying}
-        reached = [connection.replicated_offset for connection in copying] + [self._left_at[host] for host in away]
-        return min(reached, default=-1)
+        copying = [one.replicated_offset for one in self.connections if one.replicated_offset >= 0]
+        return min((*copying, *(offset for left_at in self._left_at.values() for offset in left_at)), default=-1)
 
     @property
     def suspended(self) -> list[str]:
@@ -225,13 +223,28 @@ class HAService:
         """Implement LinkOwner, whose docstring says what is promised."""
         self._links.remove(link)
         connection = link.connection
-        if connection.replicated_offset >= 0:
-            self._left_at[connection.host] = connection.replicated_offset
+        if connection.replicated_offset >= 0 and not self._has_come_back(connection):
+            self._left_at.setdefault(connection.host, []).append(connection.replicated_offset)
         connection.state = HAConnectionState.SHUTDOWN
         log.info(
             "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,
             connection.slave_ack_offset, len(self._links),
         )  # fmt: skip
+
+    def _has_come_back(self, gone: HAConnection) -> bool:
+        """Return whether the slave of a connection that ended, of which nothing was heard for long, has another one by
+        now."""
+        is_there = any(one.host == gone.host and one.replicated_offset >= 0 for one in self.connections)
+        return is_there and not gone.is_distinct
+
+    def _note_joined(self, connection: HAConnection) -> None:
+        """Take a slave for one that has come back, if any from its host has gone: of several for the one that had come
+        furthest, so that no other is taken to have more than it has."""
+        left_at = self._left_at.get(connection.host)
+        if left_at:
+            left_at.remove(max(left_at))
+            if not left_at:
+                del self._left_at[connection.host]
 
     def _close_connections(self, reason: str) -> None:
         for link in list(self._links):
@@ -244,6 +257,9 @@ class HAService:
     def on_report(self, link: HAConnectionLink) -> None:
         """Implement LinkOwner, whose docstring says what is promised."""
         connection = link.connection
+        if not connection.is_counted and connection.replicated_offset >= 0:
+            connection.is_counted = True
+            self._note_joined(connection)
         began_at, connection.began_at = connection.began_at, 0
         if began_at and len(self._group_transfer):  # else nobody waits for what is before
             self._began_at[connection.host] = began_at

@@ -508,6 +508,17 @@ async def test_tags_choose_in_light_queues_too(start_broker: Start) -> None:
     assert broker.controller.offsets.query_offset(GROUP, "%LMQ%x", 0) == 5
 
 
+async def test_a_group_named_as_a_light_queue_gets_again_what_it_did_not_acknowledge(start_broker: Start) -> None:
+    """There is such a group without being in the table."""
+    broker = await start_broker(**QUICK, enableLmq="true")
+    await _filled(broker, 2, queues=1)
+    group = "%LMQ%g"
+    given = await popped(broker, consumer_group=group, invisible_time=500)
+    assert bodies(given) == [b"000", b"001"]
+    assert (await ack(broker, given[0], group)).code == ResponseCode.SUCCESS
+    assert bodies(await popped(broker, consumer_group=group, poll_time=5_000)) == [b"001"]
+
+
 async def test_an_inner_batch_is_given_as_one_message(start_broker: Start) -> None:
     broker = await start_broker(**QUICK)
     broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})

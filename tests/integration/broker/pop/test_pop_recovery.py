@@ -19,6 +19,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import StoreRefusedError
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
@@ -226,6 +227,77 @@ async def test_check_points_of_what_is_gone_are_passed_over(start_broker: Start)
         _put(broker, "ck", PopCheckPoint(topic, group, 0, 0, 1_000, 500, "broker-a", [0], 1).encode())
     await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, 3) == 1)
     assert retry_topic_v1("T", "Unknown") not in broker.controller.topics.topic_config_table
+
+
+async def _turn(broker: RunningBroker) -> None:
+    """Wait until the pop service has noted where it is, twice."""
+    service, clock = broker.controller.popping.service, broker.controller.env.clock
+    for _ in range(2):
+        since = clock.monotonic_ms()
+        await until(lambda: service._revived_ms > since)  # noqa: B023 - it is awaited here
+
+
+async def _commit(broker: RunningBroker, offset: int, **more: str) -> None:
+    ext = {"consumerGroup": GROUP, "topic": "T", "queueId": "0", "commitOffset": str(offset), **more}
+    reply = await broker.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    await _turn(broker)
+    broker.controller.offsets.persist()
+
+
+async def test_where_an_operator_has_set_a_group_counts_no_more_after_a_kill_when_it_has_gone_on_by_pulls(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 10, queues=1)
+    await popped(broker, consumer_group="Other")  # so that a start reads the journal
+    await batch_ack(broker, await popped(broker, max_msg_nums=2))
+    ext = {"topic": "T", "group": GROUP, "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "1"}
+    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert (await broker.pull("T", 2)).code == ResponseCode.PULL_OFFSET_MOVED
+    await _commit(broker, 9)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 9
+    assert bodies(await popped(successor)) == [b"009"]
+
+
+@pytest.mark.parametrize("is_new", ["true", "false"])
+async def test_a_group_that_begins_anew_by_pulls_goes_on_there_after_a_kill(
+    start_broker: Start, tmp_path: Path, is_new: str
+) -> None:
+    """It was deleted, with its offsets, and had popped before."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 10, queues=1)
+    await popped(broker, consumer_group="Other")
+    await popped(broker, max_msg_nums=2)
+    ext = {"groupName": GROUP, "cleanOffset": "true"}
+    reply = await broker.invoke(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert (await broker.pull("T", 4)).code == ResponseCode.SUCCESS
+    await _commit(broker, 4, maxqIfNone=is_new)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 4
+
+
+async def test_a_slave_that_became_the_master_revives_what_a_group_popped_of_which_it_has_not_heard_after_two_starts(
+    start_broker: Start,
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 2, queues=1)
+    await popped(broker, invisible_time=6_000)
+    await broker.stop()
+    owner, groups = broker.folder / "owner.json", broker.folder / "config" / "subscriptionGroup.json"
+    owner.write_bytes(owner.read_bytes().replace(b"ASYNC_MASTER", b"SLAVE"))
+    table = json_dialect.loads(groups.read_bytes())
+    del table["subscriptionGroupTable"][GROUP]
+    groups.write_bytes(json_dialect.dumps(table))
+    for _ in range(2):
+        broker = await start_broker(**QUICK)
+        await broker.stop()
+    broker = await start_broker(**QUICK)
+    await until(lambda: broker.controller.groups.contains_subscription_group(GROUP))
+    assert bodies(await popped(broker, poll_time=5_000)) == [b"000", b"001"]
 
 
 async def test_without_the_timer_wheel_pop_works(start_broker: Start, tmp_path: Path) -> None:

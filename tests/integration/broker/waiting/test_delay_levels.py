@@ -153,6 +153,21 @@ async def test_damaged_table_is_made_anew_from_the_log(start_broker: Start) -> N
     assert delivered(second.controller, "T") == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("name", ["delayOffset.json", "delayOffset.json.bak"])
+async def test_a_table_that_cannot_be_read_ends_the_broker_with_what_to_do(start_broker: Start, name: str) -> None:
+    first = await start_broker(messageDelayLevel=SHORT)
+    await first.stop()
+    config = first.folder / "config"
+    (config / "delayOffset.json").unlink(missing_ok=True)
+    (config / name).mkdir()
+    second, told = RunningBroker(first.folder, {"messageDelayLevel": SHORT}), list[str]()
+    second.controller.set_failure_listener(lambda service, error: told.append(f"{service}: {error}"))
+    await second.start()
+    await until(lambda: told != [])
+    assert f"config/{name}" in told[0] and "move it away: then the log is searched" in told[0]
+    await second.stop()
+
+
 async def test_offset_outside_its_queue_is_moved_into_it(start_broker: Start) -> None:
     first = await start_broker(messageDelayLevel=SHORT)
     first.create_topic("T")

@@ -109,7 +109,18 @@ class Checks:
 
 
 class Store:
-    stored_ms = POP_TIME
+    """Attributes:
+    incarnation: of topic T: where it was deleted last.
+    """
+
+    stored_ms, incarnation = POP_TIME, 0
+
+    @property
+    def deletions(self) -> "Store":
+        return self
+
+    def known(self, topic: str) -> int:
+        return self.incarnation
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return 41 if (topic, queue_id) == ("T", 3) else -1
@@ -337,8 +348,14 @@ async def test_a_change_of_what_has_ended_makes_no_check_point(world: World) -> 
     assert world.safe.waited_for == [700]
 
 
+async def test_a_change_of_what_was_stored_before_the_clock_was_set_back_counts(world: World) -> None:
+    world.store.stored_ms = POP_TIME + 3_600_000
+    assert (await world.change(42)).code == ResponseCode.SUCCESS
+    assert [what[0] for what in world.buffer.asked] == ["add"]
+
+
 async def test_a_change_of_a_deleted_topics_message_makes_no_check_point_in_the_new_topic(world: World) -> None:
-    world.store.stored_ms = POP_TIME + 1
+    world.store.stored_ms, world.store.incarnation = POP_TIME + 1, 4_096
     assert (await world.change(42)).code == ResponseCode.SUCCESS
     assert (world.buffer.asked, world.records.put) == ([], [])
     assert world.safe.waited_for == [700]

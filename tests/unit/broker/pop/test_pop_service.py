@@ -11,6 +11,7 @@ import pytest
 from maxq.broker.failover.assembly import Failover
 from maxq.broker.failover.group_api import Sign
 from maxq.broker.pop.hand_back import HELD_MS
+from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
 from maxq.codes import ResponseCode
@@ -374,6 +375,22 @@ async def test_a_slave_leaves_what_it_does_not_know_to_its_master(
     await service._revive_due()
     told = orjson.loads(service.hand_back("1"))
     assert [(row[7], row[12]) for row in told["live"]] == [(point.start_offset, 0)]
+
+
+async def test_a_slave_that_acts_again_leaves_groups_where_they_have_come_since_an_operator_set_them(
+    slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    master = PopJournal(slave.store, slave.offsets, slave.clock, may_write=lambda: True)
+    master.write({"r": [["T", GROUP, 0, 1], ["T", GROUP, 1, 2]]})
+    slave.offsets.commit_offset("", GROUP, "T", 0, 5)
+    service = await _started(serve(slave))
+    assert slave.offsets.query_offset(GROUP, "T", 0) == 1
+    slave.offsets.commit_offset("", GROUP, "T", 0, 7)
+    service.stop()
+    master.write({"r": [["T", GROUP, 1, 3]]})  # while it does not act
+    service.start()
+    await _until(lambda: service.not_ready() is None)
+    assert [slave.offsets.query_offset(GROUP, "T", queue_id) for queue_id in range(2)] == [7, 3]
 
 
 async def test_a_group_that_began_at_a_slave_gets_what_it_has_not_acknowledged_there(

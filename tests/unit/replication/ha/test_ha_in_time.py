@@ -43,6 +43,7 @@ class Brokers:
         acting_master: bool = False,
         name: str = "broker-a",
         replicas: int = 1,
+        port: int = PORT,
     ) -> tuple[HAService, MessageStore]:
         """`acting_master` is enableSlaveActingMaster, `name` brokerName, `replicas` totalReplicas."""
         world = self.world
@@ -56,7 +57,7 @@ class Brokers:
         settings = BrokerSettings(broker, config)
         service = HAService(settings, store, world.clock, first_offset=first_offset)
         with world.network.on_host(host):
-            await asyncio.create_task(service.start(host, PORT))
+            await asyncio.create_task(service.start(host, port))
         self.running.append(service)
         return service, store
 
@@ -388,6 +389,29 @@ def test_a_link_that_worked_is_made_again_at_once() -> None:
             brokers.world.network.reset(SLAVE, MASTER)
             await brokers.until(lambda: not slave.is_client_connected)
             assert await brokers.until(lambda: slave.is_client_connected) < 0.3
+
+    simulated(story)
+
+
+def test_what_slaves_of_one_host_know_is_what_each_of_them_has() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER", acting_master=True, replicas=3)
+        first = put(store)
+        one, _ = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        _, other = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}", port=PORT + 1)
+        await brokers.until(lambda: master.known_to_slaves() == first and master.connection_count == 2)
+        await asyncio.sleep(10)
+        await one.shutdown()
+        await brokers.until(lambda: master.connection_count == 1)
+        end = put(store)
+        await brokers.until(lambda: other.max_physical_offset == end)
+        await asyncio.sleep(10)
+        assert master.known_to_slaves() == first
+        brokers.world.network.reset(SLAVE, MASTER)
+        await asyncio.sleep(10)
+        assert master.known_to_slaves() == first
+        await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: master.known_to_slaves() == end)
 
     simulated(story)
 

@@ -107,7 +107,8 @@ class ConsumerManageProcessor(RequestProcessor):
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
         if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:
             return request.reply()
-        self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
+        commit = self._offsets.begin if begins else self._offsets.commit_offset
+        commit(connection.remote_address, group, topic, queue_id, offset)
         if self._settings.store.broker_role == SLAVE:
             self._offsets.slave_commits.note(group, topic, queue_id, offset)
         return self._begun(request) if begins else request.reply()

@@ -56,6 +56,7 @@ class ConsumerOffsetManager(PeriodicManager):
         deletions_since: tells which topics the log says were deleted behind a physical offset.
         when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
             consumer commits; with `@group` and no queue ids when he has removed all offsets of a group.
+        when_begun: called with topic, group, queue id and offset when a member of a new group has said where it begins.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
         changes: when operators have last set or removed offsets (operator_changes.py). What another broker of the group
@@ -83,6 +84,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
+        self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
         self.changes = OperatorChanges()
         self._commits = 0
@@ -105,6 +107,12 @@ class ConsumerOffsetManager(PeriodicManager):
                 "storeOffset=%d", client_host, key, queue_id, offset, stored,
             )  # fmt: skip
         self._on_commit()
+
+    def begin(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Commit the offset at which a new group begins."""
+        self.commit_offset(client_host, group, topic, queue_id, offset)
+        for listener in self.when_begun:
+            listener(topic, group, queue_id, offset)
 
     def _table(self, key: str) -> dict[int, int]:
         """Return the offsets of a key by queue id; an empty table if it has none."""
@@ -389,11 +397,11 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def _is_changed_since(self, key: str, known: OperatorChanges | None) -> bool:
         """Have operators set or removed offsets of this key here, and who knows of `known` has not heard of it?"""
-        return known is not None and self.changes.of(key) > known.of(key)
+        return known is not None and self.changes.tells_more_of(key, known)
 
     def _has_missed_change(self, key: str, known: OperatorChanges | None) -> bool:
         """Does `known` tell that operators have set or removed offsets of this key, and nobody here has heard of it?"""
-        return known is not None and known.of(key) > self.changes.of(key)
+        return known is not None and known.tells_more_of(key, self.changes)
 
     # --- groups and topics --------------------------------------------------------------------------------------------
 

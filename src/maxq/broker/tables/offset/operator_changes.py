@@ -9,10 +9,12 @@ largest.
     @group         all offsets of the group were removed
 
 The numbers are in the file of the offsets (`operatorChanges`) and in the copies that slaves take; Java's brokers ignore
-them. Only the last `MOST` are kept: of an older one a broker that was away since then is not told.
+them. Only the `MOST` with the largest numbers are kept: of an older one a broker that was away since then is not told,
+and who has so many may have forgotten it, and counts as one that knows it.
 """
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from maxq.broker.tables.offset.offset_table import split_key
@@ -28,7 +30,7 @@ def of_group(group: str) -> str:
 
 
 class OperatorChanges:
-    """Numbers of changes by key, the oldest first."""
+    """Numbers of changes by key, the smallest first."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -41,6 +43,8 @@ class OperatorChanges:
     def _put(self, key: str, number: int) -> None:
         self._numbers.pop(key, None)
         self._numbers[key] = number
+        if number < self._last:  # another broker has made it, before the last one that is known here
+            self._numbers = dict(sorted(self._numbers.items(), key=itemgetter(1)))
         self._last = max(self._last, number)
         while len(self._numbers) > MOST:
             del self._numbers[next(iter(self._numbers))]
@@ -49,11 +53,21 @@ class OperatorChanges:
         """Return the number of the last change of `topic@group`; 0 if none is known."""
         return max(self._numbers.get(key, 0), self._numbers.get(of_group(split_key(key)[1]), 0))
 
+    @property
+    def _complete_from(self) -> int:
+        """Return the number from which on all changes are here; some with smaller numbers may be forgotten."""
+        return next(iter(self._numbers.values())) if len(self._numbers) == MOST else 0
+
     def unknown_to(self, other: "OperatorChanges") -> Iterator[str]:
         """Yield the keys of changes that `other` does not know."""
         for key, number in list(self._numbers.items()):
-            if other._numbers.get(key, 0) < number:
+            if number > other._numbers.get(key, 0) and number >= other._complete_from:
                 yield key
+
+    def tells_more_of(self, key: str, other: "OperatorChanges") -> bool:
+        """Return whether there is a change of `topic@group` here that `other` does not know."""
+        number = self.of(key)
+        return number > other.of(key) and number >= other._complete_from
 
     def adopt(self, other: "OperatorChanges") -> None:
         """Know of all changes of which `other` knows."""

@@ -44,8 +44,8 @@ class SubscriptionGroupManager(PersistentManager):
 
     Attributes:
         row_json: what puts groups into bodies.
-        was_slave: this broker was a slave when it last ended, and is none now: its table may lack groups that its
-            master made just before it went.
+        slave_until: this broker is a master whose log is the copy of a slave up to this physical offset: its table may
+            lack groups that its master made just before it went. 0: it was never a slave.
     """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
@@ -56,8 +56,8 @@ class SubscriptionGroupManager(PersistentManager):
         self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
         self.row_json: RowJson[SubscriptionGroupConfig] = RowJson("subscriptionGroupTable")
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
-        self.was_slave = False
-        self._deleted_here: dict[str, None] = {}  # in order of their last deletion; kept if `was_slave`
+        self.slave_until = 0
+        self._deleted_here: dict[str, None] = {}  # in order of their last deletion; kept if `slave_until`
         self._why_disabled: dict[str, str] = {}
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 
@@ -97,16 +97,17 @@ class SubscriptionGroupManager(PersistentManager):
         self._on_change()
         return config
 
-    def find_named_group(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group that a record of the log names.
+    def find_named_group(self, group: str, physical_offset: int) -> SubscriptionGroupConfig | None:
+        """Return the group that the record of the log at this physical offset names; -1: it is not known where that is.
 
-        A broker that was a slave until this start may not have heard of it before its master died: it creates the
-        group, as `find_subscription_group_config` does, unless the group is one of the `MOST_DELETED` that were deleted
-        here last. Any other broker has all groups that were not deleted.
+        A broker that was a slave when it took the record may not have heard of the group before its master died: it
+        creates the group, as `find_subscription_group_config` does, unless the group is one of the `MOST_DELETED` that
+        were deleted here last. Any other broker has all groups that were not deleted.
         """
-        if group in self.subscription_group_table or not self.was_slave or group in self._deleted_here:
-            return self.subscription_group_table.get(group)
-        return self.find_subscription_group_config(group)
+        may_be_new = self.slave_until > max(physical_offset, 0) and group not in self._deleted_here
+        if may_be_new or self.contains_subscription_group(group):
+            return self.find_subscription_group_config(group)
+        return None
 
     def contains_subscription_group(self, group: str) -> bool:
         """Return whether the group is known, without creating it."""
@@ -179,7 +180,7 @@ class SubscriptionGroupManager(PersistentManager):
         return True
 
     def _remember_deleted(self, group: str) -> None:
-        if self.was_slave:
+        if self.slave_until:
             self._deleted_here.pop(group, None)
             self._deleted_here[group] = None
             if len(self._deleted_here) > MOST_DELETED:

@@ -73,11 +73,13 @@ def test_a_broker_that_was_a_slave_makes_groups_that_the_log_names_but_not_those
 ) -> None:
     monkeypatch.setattr(subscription_group_manager, "MOST_DELETED", 2)
     groups = BrokerWorld().groups
-    groups.was_slave = True
+    groups.slave_until = 100
     for name in ("A", "B", "A", "C"):
         groups.delete_subscription_group_config(name)
-    found = {name: groups.find_named_group(name) is not None for name in "ABCD"}
+    assert groups.find_named_group("D", 100) is None
+    found = {name: groups.find_named_group(name, 99) is not None for name in "ABCD"}
     assert found == {"A": False, "B": True, "C": False, "D": True}
+    assert groups.find_named_group("D", 100) is not None
 
 
 def test_deleting_a_group_forgets_what_it_was_forbidden() -> None:
