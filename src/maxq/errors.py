@@ -305,7 +305,7 @@ class DataLossError(PipelineError):
             count = "" if end is None else f", {end - wanted} offsets ({wanted} to {end - 1}) are lost"
             self.what = f"queue {queue}: wanted offset {wanted}{there}{count}: {reason}"
         super().__init__(
-            f"{self.what}. Set failOnDataLoss to false to go on with what is there and count what was lost"
+            f"{self.what}. Set failOnDataLoss to false to continue with the remaining messages and count the lost ones"
         )
         self.queue = queue
         self.wanted = wanted

@@ -144,7 +144,7 @@ class AccessControl:
             self.file.persist()
         if self._settings.auth.authentication_enabled and not any(user.is_super for user in self.tables.users.values()):
             log.warning(
-                "authenticationEnabled is true and there is no user whom no rule binds: nobody can make users; set "
+                "authenticationEnabled is true and there is no user of type Super, so users cannot be made; set "
                 "initAuthenticationUser"
             )
 
@@ -184,7 +184,7 @@ def _check(settings: AccessSettings) -> None:
     auth = settings.auth
     if auth.authorization_enabled and not auth.authentication_enabled:
         raise ConfigError(
-            "authorizationEnabled needs authenticationEnabled: an access key that nobody checks is no identity; set "
+            "authorizationEnabled needs authenticationEnabled: without it access keys are not checked; set "
             "authenticationEnabled=true"
         )
     if settings.acl_enable and auth.authentication_enabled:

@@ -71,8 +71,8 @@ class PlainAclFiles:
         one of them was written meanwhile and may be incomplete. Blocks; raises ConfigError as `load` does."""
         if not seen:
             raise ConfigError(
-                f"aclEnable is true, and neither {self._main} nor a file in {self._folder} is there: nobody could ask "
-                "for anything; write one, or set rocketmqHome to the folder that holds conf"
+                f"aclEnable is true, and neither {self._main} nor a file in {self._folder} exists: every request would "
+                "be refused; write one, or set rocketmqHome to the folder that contains conf"
             )
         trees = {PurePath(name): parse_yaml(self._disk.read(PurePath(name)), name) for name, _, _ in seen}
         acl, warnings = read_plain_acl((str(path), tree) for path, tree in trees.items())
@@ -108,7 +108,7 @@ class PlainAclFiles:
                         is_taken = await run_blocking(self._take, seen)
                     if is_taken:
                         log.warning(
-                            "the files of ACL 1.0 changed and count from now on: %d accounts", len(self.acl.accounts)
+                            "the files of ACL 1.0 changed and are in force now: %d accounts", len(self.acl.accounts)
                         )
             except (ConfigError, OSError) as error:
                 log.error("the files of ACL 1.0 changed and cannot be used, the old rules stay: %s", error)

@@ -116,10 +116,10 @@ def _own_name(given: str) -> str:
         )
     if given.lower() in _POLLED:
         raise PipelineError(
-            f"column {given} is not sent: a broker, or this producer, says what it is in each message; leave it away"
+            f"column {given} cannot be sent: the broker or this producer sets it in each message; leave it out"
         )
     raise PipelineError(
-        f"column {given} is none that a message has; there are {', '.join(_SPELLED.values())}. Leave it away, or put "
+        f"messages have no column {given}; there are {', '.join(_SPELLED.values())}. Leave it out, or put "
         "its values into body, as JSON for example"
     )
 

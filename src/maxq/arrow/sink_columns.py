@@ -120,9 +120,9 @@ def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dic
     for given, kind in columns:
         name = spelled.get(given.lower())
         if name is None and given.lower() in _BROKERS_OWN:
-            raise PipelineError(f"column {given} is not written: {_BROKERS_OWN[given.lower()]}; leave it away")
+            raise PipelineError(f"column {given} is not written: {_BROKERS_OWN[given.lower()]}; leave it out")
         if name is None:
-            raise PipelineError(f"column {given} is none that a message has; there are {', '.join(SINK_COLUMNS)}")
+            raise PipelineError(f"messages have no column {given}; there are {', '.join(SINK_COLUMNS)}")
         if name in found:
             raise PipelineError(f"columns {found[name]} and {given} mean the same")
         if kind not in SINK_COLUMNS[name]:
@@ -132,7 +132,7 @@ def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dic
         if one in found and other in found:
             raise PipelineError(f"columns {one} and {other} say the same thing twice; leave one of them away")
     if "body" not in found and "value" not in found:
-        raise PipelineError("there is no column body (or value), which is what a message carries")
+        raise PipelineError("there is no column body (or value) for the messages' bodies")
     if "topic" not in found and not has_topic:
         raise PipelineError("neither a column topic nor the option topic says where the messages go")
     if "brokerName" in found and not found.keys() & {"queueId", "partition"}:
@@ -202,7 +202,7 @@ def pair_maps(lists: Any, column: str, what: str) -> Any:
     lists = lists.cast(pa.list_(lists.type.value_type))
     pairs = lists.flatten()
     if pairs.null_count or pairs.field("key").null_count:
-        raise PipelineError(f"{what} in column {column} is null, or has no key; leave it away")
+        raise PipelineError(f"{what} in column {column} is null, or has no key; leave it out")
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
     return pa.MapArray.from_arrays(offsets, _utf8(pairs.field("key"), column), _utf8(pairs.field("value"), column))
@@ -288,7 +288,7 @@ def _words(keys: Any) -> Any:
         return keys
     words = keys.flatten()
     if words.null_count:
-        raise PipelineError("a key in column keys is null; leave it away")
+        raise PipelineError("a key in column keys is null; leave it out")
     if pc.any(pc.match_substring(words, const.KEY_SEPARATOR)).as_py():
         raise PipelineError("a key in column keys has a blank, which RocketMQ puts between keys: it would be two keys")
     # Spark says "no element is null" in the type, which Arrow's joining does not know

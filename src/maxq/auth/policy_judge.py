@@ -153,7 +153,7 @@ class PolicyJudge:
             return Refused(DenialCause.UNREADABLE, access_key, f"parse authorization context error: {error}")
         if needs is None:
             remark = (
-                f"{subject_of(access_key)} has no permission to access request code {command.code}, nobody knows it."
+                f"{subject_of(access_key)} has no permission to access request code {command.code}, which is unknown."
             )
             return Refused(DenialCause.NO_PERMISSION, access_key, remark)
         return self._refuse(needs, user.username, source_ip)

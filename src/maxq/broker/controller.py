@@ -831,10 +831,10 @@ class BrokerController:
         finally:
             known.cancel()
         if self.registration.is_isolated:
-            log.warning("preparations to go online have not ended within %g s; going on", _FIRST_REGISTRATION_SECONDS)
+            log.warning("preparations to go online have not ended within %g s; continuing", _FIRST_REGISTRATION_SECONDS)
         elif not self._registering.done():
             silent = ", ".join(self.registration.silent_servers)
-            log.warning("no answer from name server %s yet; going on, it is told when it answers", silent)
+            log.warning("no answer from name server %s yet; continuing, the broker registers when it answers", silent)
 
     # ---- changing the role ------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "Shell": {
         "shell": ("commands.shell", "Take commands one a line, with history and completion."),
-        "schema": ("commands.schema", "The JSON schema of what a command prints with --json."),
+        "schema": ("commands.schema", "The JSON schema of a command's output with --json."),
         "completion": ("terminal.completion", "Print the script that makes a shell complete commands."),
     },
 }
@@ -71,7 +71,7 @@ group = LazyGroup(
     SUMMARY,
     COMMANDS,
     elsewhere=_commands_of_groups,
-    epilog="maxq version says which release this is, maxq help COMMAND what a command does.",
+    epilog="maxq version prints the release, maxq help COMMAND describes a command.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

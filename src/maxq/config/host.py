@@ -112,4 +112,4 @@ def where_it_listens(address: str, is_guarded: bool) -> dict[str, str]:
             "listens on": f"{address} only, because requests need not be signed",
             "to reach it from other machines": "set authenticationEnabled or aclEnable, or else bindAddress",
         }
-    return {"listens on": f"{address} WITHOUT access control: whoever reaches it may do everything"}
+    return {"listens on": f"{address} WITHOUT access control: anyone who can reach it may do everything"}

@@ -228,7 +228,7 @@ class ExpressionBuilder:
             self._searches += 1
             if self._searches > MAX_SEARCHES:
                 raise FilterExpressionError(
-                    f"it says CONTAINS more than {MAX_SEARCHES} times; have producers put what is looked for into a "
+                    f"it has more than {MAX_SEARCHES} CONTAINS; have producers put the text that you look for into a "
                     "property of its own"
                 )
         if isinstance(operand, Name):

@@ -175,7 +175,7 @@ def _add_rule(spark: SparkSession) -> None:
     except Py4JNetworkError:  # Java is gone
         raise
     except Py4JError as error:
-        log.warning("queries read all columns of topics, for this Spark has another optimizer: %s", plain_text(error))
+        log.warning("queries read all columns of topics, because Spark's optimizer is unknown: %s", plain_text(error))
         return
     getattr(experimental, "extraOptimizations_$eq")(java.PythonUtils.toSeq([*present, rule]))
 

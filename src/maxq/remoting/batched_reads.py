@@ -145,7 +145,7 @@ class BatchedReads:
             try:
                 self.path(self)
             except Exception:
-                log.exception("the arrivals of a turn could not be worked off; their connections are closed")
+                log.exception("requests that arrived together could not be processed; their connections are closed")
                 for connection in self.connections:
                     connection.abort("internal error")
             if began_ns:

@@ -102,7 +102,7 @@ class RemotingClient(RemotingEndpoint):
             return response
         self.forget(address, connection)
         if self._config.enable_reconnect_for_go_away:
-            log.info("%s goes away, connecting anew", address)
+            log.info("%s is shutting down, connecting again", address)
             again = await self._connection(address, max(1, deadline - self._clock.monotonic_ms()))
             response = await self._invoke_on(again, address, command, deadline, timeout_ms)
             if response.code != ResponseCode.GO_AWAY:

@@ -603,11 +603,13 @@ class Connection(asyncio.BufferedProtocol):
         try:
             position = self._frames(buffer, start, end)
         except RemoteProtocolError as error:
-            log.warning("%s sent what is not the protocol and is disconnected: %s", self.remote_address, error)
+            log.warning(
+                "%s sent bytes that are not RocketMQ's protocol and is disconnected: %s", self.remote_address, error
+            )
             self.close(f"protocol error: {error}")
             return
         except Exception:
-            log.exception("a frame of %s could not be worked off; the connection is closed", self.remote_address)
+            log.exception("a frame from %s could not be processed; the connection is closed", self.remote_address)
             self.abort("internal error")
             return
         finally:

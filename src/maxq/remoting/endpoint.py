@@ -197,8 +197,7 @@ class RemotingEndpoint:
         for connection in list(self.connections):
             if connection.stalls(least) >= (1 if connection.is_closed else _LOOKS_PER_IDLE_TIME):
                 connection.abort(
-                    f"took less than {LEAST_BYTES_A_SECOND} bytes a second of what was sent to it for "
-                    f"{self._idle_seconds} s"
+                    f"read less than {LEAST_BYTES_A_SECOND} bytes a second of its answers for {self._idle_seconds} s"
                 )
                 connection.kill()
                 continue
@@ -343,7 +342,7 @@ class RemotingEndpoint:
         size = 4 + int.from_bytes(frame[0][:4], "big")
         if size > self.answer_limit:
             why = refusal_of_answer(command.code, size, self.answer_limit)
-            log.warning("%s asked for what it cannot take: %s", connection.remote_address, why)
+            log.warning("the answer to %s would be too large: %s", connection.remote_address, why)
             frame = command.reply(ResponseCode.SYSTEM_ERROR, why).buffers()
         connection.write(frame)
 

@@ -135,7 +135,7 @@ class HttpServer:
             return maker()
         except Exception:
             log.exception("the page %s failed", path)
-            return Page("the page failed, the server's log says why\n", 500)
+            return Page("the page failed; see the server's log\n", 500)
 
     async def _send(self, page: Page, writer: asyncio.StreamWriter, options: "_HttpOptions") -> None:
         chunked = options.chunked

@@ -66,7 +66,7 @@ class PeerAddresses:
             log.info("%s takes connections from %s only (peerAddresses)", port, self._text)
         elif not is_loopback(host):
             log.warning(
-                "%s is open to other machines (it listens on %s) and has no access control: whoever reaches it %s; set "
-                "peerAddresses to the addresses of the group's brokers, or shut the port by a firewall",
+                "%s is open to other machines (it listens on %s) and has no access control: anyone who can reach it "
+                "%s; set peerAddresses to the addresses of the group's brokers, or close the port with a firewall",
                 port, host, danger,
             )  # fmt: skip

@@ -95,8 +95,8 @@ class RemotingServer(RemotingEndpoint):
         log.info("listening on %s:%d", host, taken)
         if self.guard is None and self._peers is None and not is_loopback(host):
             log.warning(
-                "%s:%d is open to other machines WITHOUT access control: whoever reaches it may do everything; "
-                "switch access control on, listen on 127.0.0.1, or shut it by a firewall",
+                "%s:%d is open to other machines WITHOUT access control: anyone who can reach it may do everything; "
+                "switch access control on, listen on 127.0.0.1, or close it with a firewall",
                 host, taken,
             )  # fmt: skip
         return int(taken)

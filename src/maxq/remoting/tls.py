@@ -93,8 +93,8 @@ class ClientTls:
         self._config = config = with_tls_file(config, disk)
         if not config.tls_client_auth_server:
             log.warning(
-                "TLS without a check of who answers (tls.client.authServer=false): whoever stands between can read and "
-                "change everything"
+                "TLS does not check the server's certificate (tls.client.authServer=false): a machine in between can "
+                "read and change everything"
             )
         self._watch = _Watch(
             disk, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_trust_cert_path

@@ -72,7 +72,7 @@ async def end_tasks(tasks: "Collection[asyncio.Task[Any]]", what: str, limit_s: 
             task.exception()  # nobody else looks
     if left:
         log.error(
-            "%d of %s go on %.0f s after they were cancelled, and are left behind: code that catches CancelledError "
+            "%d of %s still run %.0f s after they were cancelled, and are abandoned: code that catches CancelledError "
             "must raise it again (%s)",
             len(left), what, limit_s, ", ".join(sorted(task.get_name() for task in left)[:3]),
         )  # fmt: skip

@@ -42,7 +42,7 @@ class PassedOver:
         reason = str(error) if isinstance(error, (MaxQError, OSError)) else f"{type(error).__name__}: {error}"
         if self.reasons.pop(thing, None) != reason:
             is_foreseen = isinstance(error, (MaxQError, OSError))
-            self._log.error("%s is passed over: %s", thing, reason, exc_info=None if is_foreseen else error)
+            self._log.error("%s is skipped: %s", thing, reason, exc_info=None if is_foreseen else error)
         self.reasons[thing] = reason
         if len(self.reasons) > _REMEMBERED:
             del self.reasons[next(iter(self.reasons))]

@@ -16,7 +16,7 @@ def test_group_of_one_that_forgot_its_vote_goes_on_when_its_operator_says_so(tmp
     assert (running.code, "the member runs. Stop it first" in running.err) == (1, True)
     server.stop()
     well = maxq(*options, "bless", "--yes")
-    assert (well.code, "n0 has forgotten nothing that it knows of: start it" in well.err) == (2, True)
+    assert (well.code, "n0 has lost nothing that it knows of: start it" in well.err) == (2, True)
     for name in ("currterm", "currterm.bak"):
         (tmp_path / "dledger-n0" / name).unlink()
     unsure = maxq(*options, "bless", text="n\n")

@@ -226,7 +226,7 @@ def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) ->
         ),
         (
             {"bindAddress": "0.0.0.0"},
-            {"listensOn": "0.0.0.0 WITHOUT access control: whoever reaches it may do everything"},
+            {"listensOn": "0.0.0.0 WITHOUT access control: anyone who can reach it may do everything"},
         ),
     ],
 )

@@ -142,7 +142,7 @@ async def test_what_the_master_has_damaged_too_is_refused_named_once_and_left_al
             (left,) = await care.scrub.check_all()
             assert (left.physical_offset, left.size) == (offset, size)
         assert slave.log() == before
-        assert "is no record either: the CRC" in care.repair.last_refusal
+        assert "has no valid record at physical offset" in care.repair.last_refusal
         assert [record.getMessage() for record in caplog.records if "not repaired" in record.getMessage()] == [
             f"not repaired: {left}; {care.repair.last_refusal}"
         ]

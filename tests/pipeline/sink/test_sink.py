@@ -36,7 +36,7 @@ def test_rows_are_written_and_read_back(spark: SparkSession, standalone: maxq.St
 @pytest.mark.parametrize(
     ("select", "mode", "said"),
     [
-        ("id", "append", "column id is none that a message has"),
+        ("id", "append", "messages have no column id"),
         ("cast(id as string) AS value", "overwrite", "cannot be overwritten"),
         ("cast(null as string) AS value", "append", "column value is null or empty"),
     ],

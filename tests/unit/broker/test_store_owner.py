@@ -79,7 +79,7 @@ def test_a_master_may_be_renamed_and_says_so(caplog: pytest.LogCaptureFixture) -
 def test_a_store_that_names_nobody_is_taken_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         Scene().owner().check("SLAVE")
-    assert "nothing in /store says whose messages it holds" in caplog.text
+    assert "/store does not name the owner of its messages" in caplog.text
 
 
 def test_the_identity_of_javas_controller_mode_counts_where_ours_is_missing_or_broken() -> None:

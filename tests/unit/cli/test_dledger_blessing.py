@@ -21,13 +21,13 @@ def test_group_of_one_may_go_on_with_what_is_left_and_hears_what_is_given_up() -
     assert found.refusal() == ""
     text = "\n".join(found.lines())
     assert "n0 has entries up to 41 of term 3; it had some up to 57" in text
-    assert "acknowledged behind entry 41 and is on no other member is given up for good" in text
+    assert "acknowledged after entry 41 and are on no other member are given up for good" in text
     assert found.term == 4
 
 
 def test_refused_while_a_majority_could_give_it_back() -> None:
     refusal = blessing(other("n1"), other("n2")).refusal()
-    assert "2 of 3 members have all they promised (n1, n2), a majority is 2: start n0" in refusal
+    assert "2 of 3 members have all entries that they acknowledged (n1, n2), a majority is 2: start n0" in refusal
     assert blessing(other("n1"), other("n2", amnesiac_until=57)).refusal() == ""
     assert blessing(other("n1"), Other("n2", is_lost=True)).refusal() == ""
 
@@ -39,7 +39,7 @@ def test_who_has_most_left_goes_first() -> None:
 
 
 def test_who_has_forgotten_nothing_is_not_touched() -> None:
-    assert "n0 has forgotten nothing" in blessing(own=Remains(41, 3, 3, -1)).refusal()
+    assert "n0 has lost nothing" in blessing(own=Remains(41, 3, 3, -1)).refusal()
 
 
 @pytest.mark.parametrize("own", [Remains(41, 3, -1, -1), Remains(41, 3, 2, -1)])

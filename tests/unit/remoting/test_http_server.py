@@ -62,7 +62,7 @@ def _get(path: str, *headers: str) -> str:
         (_get("/health?probe=1", "connection: Close"), 200, "ok\n"),
         (_get("/ready", "Connection: close"), 503, "starting\n"),
         (_get("/nothing", "Connection: close"), 404, "no such page; there are: /broken /health /long /packed /ready\n"),
-        (_get("/broken", "Connection: close"), 500, "the page failed, the server's log says why\n"),
+        (_get("/broken", "Connection: close"), 500, "the page failed; see the server's log\n"),
         ("POST /health HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405, "only GET and HEAD\n"),
         ("HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n", 200, ""),
         ("GET /health HTTP/1.0\r\n\r\n", 200, "ok\n"),

@@ -22,14 +22,14 @@ def test_the_rest_goes_on_and_the_same_failure_is_named_once(caplog: pytest.LogC
             assert attempt.failed == (number == 2)
     assert done == [0, 1, 3] * 3
     assert passed_over.count == 3 and passed_over.reasons == {"record 2": "it is torn"}
-    assert [record.getMessage() for record in caplog.records] == ["record 2 is passed over: it is torn"]
+    assert [record.getMessage() for record in caplog.records] == ["record 2 is skipped: it is torn"]
     assert caplog.records[0].exc_info is None
 
 
 def test_a_failure_that_nobody_foresaw_has_its_trace(caplog: pytest.LogCaptureFixture) -> None:
     with PassedOver(log)("100 % of it"):
         raise KeyError("x")
-    assert caplog.records[0].getMessage() == "100 % of it is passed over: KeyError: 'x'"
+    assert caplog.records[0].getMessage() == "100 % of it is skipped: KeyError: 'x'"
     assert caplog.records[0].exc_info is not None
 
 

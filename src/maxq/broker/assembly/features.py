@@ -71,4 +71,4 @@ class Features:
             try:
                 await feature.shutdown()
             except Exception:
-                log.exception("%s did not end in good order", type(feature).__name__)
+                log.exception("%s did not end properly", type(feature).__name__)

@@ -85,7 +85,7 @@ class DLedgerRoleChangeHandler:
                 await self._carry_out(change)
             except Exception:  # the next change is still wanted; until it comes this one is
                 count_failure("change of role")
-                log.exception("the broker could not follow its member, which is %s", change.role.value)
+                log.exception("the broker could not follow the new role of its DLedger member, %s", change.role.value)
                 self._wanted = self._wanted or change
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._woken.set)
 

@@ -128,7 +128,7 @@ class SendRelay:
         finally:
             self._kept_bytes -= _size(request)
         remark = (
-            f"[{Cause.NOT_MASTER}]this member of a DLedger group does not lead it, and nobody who leads took the "
+            f"[{Cause.NOT_MASTER}]this member of a DLedger group is not its leader, and no leader took the "
             f"message within {_PATIENCE_MS} ms; send it again"
         )
         if why := self._hindrance():

@@ -215,7 +215,7 @@ class ActingMasterService:
         began_ms = self._clock.monotonic_ms()
         why = self.doubt()
         if why is not None and not self.is_isolated:
-            log.warning("which broker of the group is active is asked: %s", why)
+            log.warning("asking which broker of the group is active: %s", why)
             await self._look_again()
         await self.send_heartbeat()
         self._looked_ms = began_ms if why is None else self._clock.monotonic_ms()
@@ -272,7 +272,7 @@ class ActingMasterService:
         try:
             await give(name_server)  # called here: a task cancelled before its first step must not leave it un-awaited
         except MaxQError as error:
-            log.warning("name server %s did not take a sign of life: %s", name_server, error)
+            log.warning("name server %s did not take a heartbeat: %s", name_server, error)
             raise
 
     # --- which broker is active -----------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class ActingMasterService:
         try:
             members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
         except MaxQError as error:
-            log.warning("no name server told who belongs to the group: %s", error)
+            log.warning("no name server listed the members of the group: %s", error)
             return False
         now_ms = self._clock.monotonic_ms()
         untold_ms, self._told_ms = now_ms - self._told_ms, now_ms
@@ -304,7 +304,7 @@ class ActingMasterService:
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
         """Handle a name server's notice of a new smallest id (905)."""
-        log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
+        log.info("the smallest broker id of the group is %d now, at %s; it was %d", min_broker_id, min_broker_addr,
                  self.group.min_broker_id)  # fmt: skip
         if self._settings.broker.enable_slave_acting_master:
             await self._follow(
@@ -387,7 +387,7 @@ class ActingMasterService:
             return
         sign = await self._api.sign_of(master)
         if sign is Sign.LIVES and not is_told and self.is_acting_master:
-            log.warning("the master at %s is active again, and no name server has said it", master)
+            log.warning("the master at %s is active again, although no name server has reported it", master)
             await self._follow(lambda: self.group.on_notice(MASTER_ID, master, None), living=(MASTER_ID,))
 
     def _replaced(
@@ -411,14 +411,14 @@ class ActingMasterService:
         is_silent_for_long = now_ms - self._heard_ms >= broker.broker_not_active_timeout_millis
         is_missed_for_long = now_ms - since_ms >= SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
         if sign is not Sign.GONE and not (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
-            log.warning("the master at %s is not taken for gone yet, though a name server misses it: %s",
+            log.warning("the master at %s may be alive, although a name server has lost it: %s",
                         self._sync.master_address, sign.value)  # fmt: skip
         else:
             signs = await asyncio.gather(*map(self._api.sign_of_slave, slaves.values()))
             may_live = [i for i, sign in zip(slaves, signs, strict=True) if sign is not Sign.GONE]
             if not may_live:
                 return False
-            log.warning("slave %d is not taken for gone yet, though a name server misses it", may_live[0])
+            log.warning("slave %d may be alive, although a name server has lost it", may_live[0])
         self._missed_ms = since_ms
         return True
 

@@ -158,7 +158,7 @@ class EscapeBridge:
             return await self._send(message, await self._select(message.topic, global_id))
         except MaxQError as error:
             self._routes.pop(message.topic, None)
-            log.warning("a message of %s did not escape to another broker group: %s", message.topic, error)
+            log.warning("a message of topic %s could not be sent to another broker group: %s", message.topic, error)
             remark = f"the message of {message.topic} could not be given to another broker group: {error}"
             return PutMessageResult(failure, remark=remark)
         finally:

@@ -132,17 +132,17 @@ class PreOnline:
             except MaxQError as error:
                 is_slave = self._own.broker_id != MASTER_ID
                 if not is_slave and heard and len(heard) >= slaves:
-                    log.warning("no name server tells who belongs to group %s (%s): its slaves do", name, error)
+                    log.warning("no name server lists the members of group %s (%s): asking its slaves", name, error)
                     return dict(heard)
                 is_late = self._clock.monotonic_ms() >= deadline
                 if is_late and (is_slave or not slaves):
-                    log.warning("no name server told within %d ms who belongs to group %s (%s): going online alone",
+                    log.warning("within %d ms no name server listed the members of group %s (%s): going online alone",
                                 GIVE_UP_MS, name, error)  # fmt: skip
                     return {}
                 if is_late and not has_told:
                     has_told = True
-                    log.warning("no name server tells who belongs to group %s (%s), and %d of %d slaves have asked: "
-                                "waiting, for one may stand in for this master",
+                    log.warning("no name server lists the members of group %s (%s), and %d of %d slaves have asked: "
+                                "waiting, because one of them may act as the master",
                                 name, error, len(heard), slaves)  # fmt: skip
             else:
                 others = {i: addr for i, addr in members.items() if i != self._own.broker_id}
@@ -209,11 +209,11 @@ class PreOnline:
                     await self._metadata.take_over(slaves[broker_id])
             except (MaxQError, OSError) as error:  # TimeoutError is one
                 if isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE:
-                    log.warning("slave %d at %s does not leave the group to this one yet: %s",
+                    log.warning("slave %d at %s has not handed the group over to this master yet: %s",
                                 broker_id, slaves[broker_id], error)  # fmt: skip
                     self._metadata.take_pops()
                     return False
-                log.warning("what slave %d at %s may have kept was not taken over: %s",
+                log.warning("offsets and pop records of slave %d at %s were not taken over: %s",
                             broker_id, slaves[broker_id], error)  # fmt: skip
             if not may_act():
                 self._metadata.take_pops()
@@ -240,7 +240,7 @@ class PreOnline:
         self._sync.set_master_address(info.master_address or address)
         left_ms = max(0, deadline - self._clock.monotonic_ms())
         if not await self._ha.wait_until_transfer(split_address(info.master_ha_address)[0], left_ms):
-            log.warning("no copying from the master at %s within %d ms: going online, it goes on in the background",
+            log.warning("the log of the master at %s was not copied within %d ms: going online, copying continues",
                         info.master_ha_address, GIVE_UP_MS)  # fmt: skip
 
 

@@ -187,7 +187,7 @@ class BrokerRegistration:
         """
         async with server.lock:
             if server.is_failing:
-                raise MaxQError(f"name server {server.address} has not taken what changed")
+                raise MaxQError(f"name server {server.address} has not taken the changes")
 
     async def register_now(self) -> None:
         """Register everything with all name servers in parallel (the periodic registration). When one name server has
@@ -238,7 +238,7 @@ class BrokerRegistration:
                 other, broker.broker_name, broker.broker_id,
             )  # fmt: skip
         elif self.other_holder and not other:
-            log.warning("the broker at %s has this broker's name and id no longer", self.other_holder)
+            log.warning("the broker at %s no longer has this broker's name and id", self.other_holder)
         self.other_holder = other
 
     async def _other_holder_at(self, name_server: str) -> str:
@@ -327,7 +327,7 @@ class BrokerRegistration:
             self._servers[address].registered = False
             why = "no answer" if task.cancel() else task.exception()  # who hangs reads it when it goes on
             if why is not None:
-                log.warning("name server %s does not say that it knows that this broker goes: %s", address, why)
+                log.warning("name server %s did not confirm that this broker is leaving: %s", address, why)
 
     # ---- one name server --------------------------------------------------------------------------------------
 

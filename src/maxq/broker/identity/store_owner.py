@@ -57,7 +57,7 @@ class StoreOwner:
         name, owner = self._owner()
         mine = (self._broker.cluster, self._broker.broker_name)
         if owner is None:
-            log.info("nothing in %s says whose messages it holds; taken as those of %s of cluster %s",
+            log.info("%s does not name the owner of its messages; they are taken as those of broker %s of cluster %s",
                      self._root, mine[1], mine[0])  # fmt: skip
         elif owner != mine and role == SLAVE:
             raise StoreRefusedError(
@@ -95,7 +95,9 @@ class StoreOwner:
             except OSError as error:
                 if not lacks_room(error) or self._owner()[1] != (broker.cluster, broker.broker_name):
                     raise
-                log.warning("%s does not say that this broker is %s: %s", self._root / FILE_NAME, role, error)
+                log.warning(
+                    "%s could not be written with this broker's role, %s: %s", self._root / FILE_NAME, role, error
+                )
 
     def _owner(self) -> tuple[str, tuple[str, str] | None]:
         """Return the file that names the owner, and the owner's (cluster, broker name)."""
@@ -108,7 +110,7 @@ class StoreOwner:
                 self.slave_until = int(value.get("slaveUntil", 0))
                 return FILE_NAME, owner
             except (RemoteProtocolError, TypeError, ValueError, KeyError):
-                log.warning("%s cannot be read; it is written anew", self._root / FILE_NAME)
+                log.warning("%s cannot be read; it is written again", self._root / FILE_NAME)
         parts = (self._read(JAVA_FILE_NAME) or b"").decode("utf-8", "replace").strip().split("#")
         return JAVA_FILE_NAME, (parts[0], parts[1]) if len(parts) == 3 else None
 

@@ -306,7 +306,7 @@ async def _survive(round_: Callable[[], Awaitable[None]], what: str) -> None:
         await round_()
     except Exception:
         count_failure(what)
-        log.exception("%s failed, the next round comes", what)
+        log.exception("%s failed; it is tried again in the next round", what)
 
 
 class HeldPullsOfClosed:

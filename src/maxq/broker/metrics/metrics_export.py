@@ -85,9 +85,9 @@ class MetricsExport:
         if fails != self._fails:
             target = self._broker.metrics_grpc_exporter_target
             if fails:
-                log.warning("metrics are not taken by %s (said once until they are): %s", target, why_not)
+                log.warning("%s does not take metrics (logged once until it does): %s", target, why_not)
             else:
-                log.info("metrics are taken by %s again", target)
+                log.info("%s takes metrics again", target)
         self._fails = fails
 
     async def _write(self) -> None:

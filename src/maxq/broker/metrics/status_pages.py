@@ -59,8 +59,9 @@ class StatusPages:
             ) from None
         if not is_loopback(host):
             log.warning(
-                "metrics: %s:%d is open to other machines and has no access control: whoever reaches it sees the names "
-                "and numbers of topics, groups and clients; set metricsPromExporterHost, or shut it by a firewall",
+                "metrics: %s:%d is open to other machines and has no access control: anyone who can reach it sees the "
+                "names and numbers of topics, groups and clients; set metricsPromExporterHost, or close it with a "
+                "firewall",
                 host, self.port,
             )  # fmt: skip
         log.info("metrics, health and readiness: http://%s:%d/metrics /health /ready", host, self.port)

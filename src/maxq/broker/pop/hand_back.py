@@ -100,7 +100,9 @@ def take_in(
                      len(told["live"]), len(told["orders"]))  # fmt: skip
             return late
     except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
-        log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
+        log.exception(
+            "pop records that a slave handed back cannot be read: unacknowledged messages are delivered again"
+        )
     return []
 
 

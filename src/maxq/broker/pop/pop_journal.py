@@ -265,7 +265,7 @@ class PopJournal:
             value = orjson.loads(_body(record))
             check_entries(value)
         except (orjson.JSONDecodeError, RemoteProtocolError) as error:
-            log.error("record %d of the pop journal (physical offset %d) is passed over: %s", offset, physical_offset,
+            log.error("record %d of the pop journal (physical offset %d) is skipped: %s", offset, physical_offset,
                       error)  # fmt: skip
             return None
         entries = self._without_deleted(value, physical_offset)

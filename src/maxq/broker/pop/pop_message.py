@@ -152,7 +152,7 @@ class PopMessageProcessor(RequestProcessor):
             if (refused := self._later.refusal(connection, request, since)) is not None:
                 connection.send(refused)
             elif code not in _GIVEN or not self._may_give(code, reign):
-                what = "what this pop was given"
+                what = "the record of this pop"
                 connection.send(request.reply(code, remark_of(code, what, "the messages come again")))
             elif found.cold:
                 self._later.send_when_read(connection, request, reply, found.cold)

@@ -36,8 +36,8 @@ from maxq.store.store_results import PutMessageResult
 log = logging.getLogger(__name__)
 
 NOTHING_NOTED: Final = (
-    "nothing is given away now, because it could not be noted who has it: the log takes nothing (the disk is full or "
-    "fails, or this broker is not the master any more); ask again, or look at the disk"
+    "no messages are delivered now, because the broker cannot record who has them: its log cannot be written (the disk "
+    "is full or fails, or this broker is not the master any more); ask again, or look at the disk"
 )
 
 _TICK_SECONDS: Final = 0.1
@@ -113,11 +113,13 @@ class PopService:
             )
         doubt = self._acting.doubt()
         if doubt is not None:
-            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"[{Cause.NOT_SURE}]nothing is given away now: {doubt}")
+            return Refusal(
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"[{Cause.NOT_SURE}]no messages are delivered now: {doubt}"
+            )
         if not self._ready.is_set():
             return Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                "this broker reads what was popped before it started, or hands it to its master: ask again in a moment",
+                "this broker is reading the pop records of its last run, or hands them to its master: ask again soon",
             )
         if self._journal.takes_nothing():
             return Refusal(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
@@ -166,7 +168,7 @@ class PopService:
             return b""
         if not self._knows:
             raise RequestRefusedError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "this slave reads what was popped before it began to act: ask again"
+                ResponseCode.SERVICE_NOT_AVAILABLE, "this slave began to act and is reading the pop records: ask again"
             )
         self._asked_for = return_id
         return self._told()
@@ -184,7 +186,7 @@ class PopService:
         pop state); None if it may."""
         if not self._held_until_ms:  # which ends when this broker begins to act once more
             return None
-        return "its master comes back, and has taken what was promised here"
+        return "its master comes back, and has taken over the acks and offsets of this slave"
 
     def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
         """Continue a group, `topic@group`, where an operator has set its offsets of these queues: what the journal
@@ -274,7 +276,7 @@ class PopService:
         self._journal.forget_late()
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
         await self._replay(known)
-        with self._passed_over("what a kill interrupted: some of it may come twice"):
+        with self._passed_over("the repair of records that a kill interrupted, so some messages may come twice"):
             self._finish_interrupted()
         if self._stood_in:
             self._buffer.keep_ended(self._read_end)
@@ -282,7 +284,7 @@ class PopService:
             body = await self._untaken(told)
             for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
                 await self._ack_late(late)
-            with self._passed_over("offsets that a slave told, which are written again later"):
+            with self._passed_over("offsets that a slave reported, which are written again later"):
                 await self._settle()
                 self._offsets.request_persist()
                 await self._offsets.persisted()  # what is done has no other trace here
@@ -294,7 +296,7 @@ class PopService:
         if not self._held_until_ms:
             self._open()
         while True:
-            with self._passed_over("a turn of pop consumption, which is tried again") as turn:
+            with self._passed_over("a step of pop consumption, which is tried again") as turn:
                 if self._held_until_ms and self._clock.monotonic_ms() >= self._held_until_ms:
                     await self._held_for_long()
                 elif not self._is_held():
@@ -328,7 +330,7 @@ class PopService:
         )  # fmt: skip
         result = await self._records.put_ack(ack, late.revive_qid, point.revive_time)
         if not result.ok:
-            log.error("acks of %s@%s that a slave was told could not be stored, so %d messages come again: %s",
+            log.error("acks of %s@%s that a slave took could not be stored, so %d messages are delivered again: %s",
                       ack.topic, ack.group, len(ack.offsets), result.remark or result.status.name)  # fmt: skip
 
     def _open(self) -> None:
@@ -346,11 +348,11 @@ class PopService:
         serve although no name server knows it."""
         if (await self._acting.hear_returning_master()).is_answer:
             log.warning(
-                "the master that asked for what was popped here lives, and no name server says so: it is waited for"
+                "the master that asked for this slave's pop records lives, although no name server reports it: waiting"
             )
             self._held_until_ms = self._clock.monotonic_ms() + hand_back.HELD_MS
         else:
-            log.warning("the master that asked for what was popped here did not come: going on")
+            log.warning("the master that asked for the pop records of this slave did not come: continuing")
             self._services.begin_again()
 
     async def _pause(self) -> None:

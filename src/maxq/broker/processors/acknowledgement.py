@@ -21,7 +21,7 @@ _STORED = (
     "{} is stored, but disk or replicas did not have it in time (flushDiskType, brokerRole, slaveTimeout): after a "
     "crash {}; look at why-slow and at the replicas"
 )
-_NOBODY_KNOWS = "nobody can say whether {} is stored: the group has not committed it in time, or has another leader now"
+_NOBODY_KNOWS = "it is unknown whether {} is stored: the group has not committed it in time, or has another leader now"
 
 
 def remark_of(code: ResponseCode, what: str, otherwise: str) -> str:

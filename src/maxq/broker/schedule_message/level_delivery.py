@@ -117,7 +117,7 @@ class LevelDelivery:
                     await self._wait()
                 except Exception:  # the level must live
                     count_failure(f"delay level {self._level}")
-                    log.exception("delivery of level %d failed, it goes on in %g s", self._level, _AFTER_FAILURE)
+                    log.exception("delivery of level %d failed, it continues in %g s", self._level, _AFTER_FAILURE)
                     self._queue.forget_read_ahead()
                     await asyncio.sleep(_AFTER_FAILURE)
         finally:

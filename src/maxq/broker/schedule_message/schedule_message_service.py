@@ -171,14 +171,14 @@ class ScheduleMessageService:
             before = self._table.offset(level)
             corrected = self._queue(level).corrected(before, self._ends[level])
             if corrected != before:
-                log.warning("delay level %d: its offset %d is moved into its queue, to %d", level, before, corrected)
+                log.warning("delay level %d: offset %d is outside its queue and is set to %d", level, before, corrected)
                 self._table.update(level, corrected)
         delivered = DeliveryRecovery(self._store, levels, self._queue, self._table)
         await delivered.find()
         self._postponed, self._table.postponed = {}, set()
         for level, unit in delivered.missed:
-            log.warning("delayed message %d of level %d is delivered now: the log has what was delivered after it, and "
-                        "not the message", unit.queue_offset, level)  # fmt: skip
+            log.warning("delayed message %d of level %d is delivered now: the log has messages that were delivered "
+                        "after it, but not this one", unit.queue_offset, level)  # fmt: skip
             self._postpone(level, unit, "")
         for level in levels:
             queue = DelayLevelQueue(

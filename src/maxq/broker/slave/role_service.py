@@ -190,7 +190,7 @@ class RoleService:
                 servers say it.
         """
         assert broker_id > MASTER_ID, "a slave has an id of its own"
-        log.warning("this broker becomes slave %d of %s", broker_id, master_address or "a master yet unknown")
+        log.warning("this broker becomes slave %d of %s", broker_id, master_address or "an unknown master")
         await self._take(SLAVE, broker_id)
         self._replication.change_to_slave(self._settings.store.ha_master_address or ha_address)
         self.set_master_address(master_address)

@@ -64,6 +64,8 @@ _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.02
 #: … and one that no other can be taken for: a slave that is always behind by some seconds is to have offsets.
 _LONG_LOOKS: Final = 150
+#: Milliseconds for which a slave may be without a link whose logs are compared before this counts as a failure.
+_JOIN_MS: Final = 10_000
 #: Topics that one line of the log names.
 _NAMED: Final = 20
 
@@ -75,6 +77,10 @@ _KNOWN_NO_LONGER: Final = (
 )
 
 _Answer = TypeVar("_Answer")
+
+
+class _LinkEndedError(RemoteProtocolError):
+    """The replication link ended while the master was asked. `_may_take` reports it if it stays so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +168,7 @@ class SlaveSynchronize:
         self._taking_offsets = asyncio.Lock()  # which wait for the log, and topics do not
         self._compaction = compaction
         self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
+        self._apart_since_ms: int | None = None  # since then the logs are not known to be one
         self.rounds = 0  # finished without a failure
 
     @property
@@ -272,7 +279,7 @@ class SlaveSynchronize:
                 log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
             except Exception:
                 count_failure("changes of the master's tables")
-                log.exception("what master %s said of changes cannot be taken in, it is asked again", address)
+                log.exception("the changes that master %s reported cannot be applied; it is asked again", address)
             await self._joined_or(_RETRY)
 
     async def _joined_or(self, seconds: float) -> None:
@@ -338,24 +345,30 @@ class SlaveSynchronize:
 
     def _may_take(self, address: str) -> bool:
         if self._joins_master():
+            self._apart_since_ms = None
             self._succeeded("tables", address)
             return True
-        self._failed(
-            "tables", address,
-            "its log is not known to be this broker's (haStatus and haLinkFailure of brokerStatus tell why), and "
-            "topics, groups and offsets of another log would hide the messages that are here",
-        )  # fmt: skip
+        now_ms = self._clock.monotonic_ms()
+        if self._apart_since_ms is None:
+            self._apart_since_ms = now_ms
+            log.info("tables of master %s are copied once this slave's log is found to be the master's", address)
+        elif now_ms - self._apart_since_ms >= _JOIN_MS:
+            self._failed(
+                "tables", address,
+                "this slave's log is not known to be the master's (haStatus and haLinkFailure of brokerStatus tell "
+                "why), and topics, groups and offsets of another log would hide the messages of this one",
+            )  # fmt: skip
         return False
 
     async def _ask(self, question: Awaitable[_Answer]) -> _Answer:
         """Ask the master; the answer is used only if its log is still this broker's when the answer arrives.
 
         Raises:
-            RemoteProtocolError: the link ended meanwhile. Another master, or one with another log, may have answered.
+            _LinkEndedError: the link ended meanwhile. Another master, or one with another log, may have answered.
         """
         answer = await question
         if not self._joins_master():
-            raise RemoteProtocolError("the link to its log ended before it answered")
+            raise _LinkEndedError("the replication link ended before the master answered")
         return answer
 
     async def _try_to_connect(self, what: str, address: str, step: Callable[[str], Awaitable[None]]) -> bool | None:
@@ -371,6 +384,9 @@ class SlaveSynchronize:
             await step(address)
         except RemotingConnectError:
             raise
+        except _LinkEndedError as error:  # a new slave makes its link anew when it has its first record
+            log.info("%s of master %s are asked for again: %s", what, address, error)
+            return False
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # else there is nothing to take
                 self._failed(what, address, error)
@@ -384,12 +400,12 @@ class SlaveSynchronize:
     def _failed(self, what: str, address: str, error: "Exception | str") -> None:
         text = str(error)
         if what not in self._failing:
-            log.warning("%s of master %s could not be taken, it is tried again: %s", what, address, text)
+            log.warning("synchronization with master %s failed, trying again: %s: %s", address, what, text)
         self._failing[what] = text
 
     def _succeeded(self, what: str, address: str) -> None:
         if self._failing.pop(what, None) is not None:
-            log.warning("%s of master %s can be taken again", what, address)
+            log.warning("synchronization with master %s works again: %s", address, what)
 
     # --- the tables ---------------------------------------------------------------------------------------------------
 
@@ -404,13 +420,15 @@ class SlaveSynchronize:
             self._tell_missing(address, topics.topic_config_table.keys() - table.topic_config_table.keys())
             self._tables.mappings.take_from_master(table.topic_queue_mapping_detail_map, table.mapping_data_version)
             topics.take_from_master(table.topic_config_table, table.data_version)
-        log.info("topics of master %s taken, %d", address, len(table.topic_config_table))
+        log.info("topics copied from master %s: %d", address, len(table.topic_config_table))
 
     def _tell_missing(self, address: str, gone: set[str]) -> None:
         """Log topics that the master lacks: a master that lost its tables looks like one on which they were deleted."""
         if gone:
             names = ", ".join(sorted(gone)[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
-            log.warning("master %s has %d topics no longer, they go here, too: %s", address, len(gone), names)
+            log.warning(
+                "master %s no longer has %d topics; they are deleted on this slave, too: %s", address, len(gone), names
+            )
 
     async def _sync_groups(self, address: str) -> None:
         groups = self._tables.groups
@@ -419,7 +437,7 @@ class SlaveSynchronize:
             if table is None:
                 return
             groups.take_from_master(table.subscription_group_table, table.forbidden_table, table.data_version)
-        log.info("groups of master %s taken, %d", address, len(table.subscription_group_table))
+        log.info("groups copied from master %s: %d", address, len(table.subscription_group_table))
 
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets, deletions = self._tables.offsets, self._tables.deletions
@@ -458,13 +476,13 @@ class SlaveSynchronize:
         end = log_end_of(page)
         if not await self._has_log(end, _LONG_LOOKS):
             raise RemoteProtocolError(
-                f"they rest on the log up to {end}, and what is here ends at {self._own_log.max_physical_offset}: they "
-                "are taken when this slave has caught up"
+                f"they need the log up to {end}, this slave's log ends at {self._own_log.max_physical_offset}: they "
+                "are copied when this slave has caught up"
             )
         if not self._joins_master():
-            raise RemoteProtocolError("the link to its log ended before it was here")
+            raise _LinkEndedError("the replication link ended before the log was copied")
         if end and self._tables_in_log() and self._tables.offsets.lacks_set(page):
-            raise RemoteProtocolError("they lack what operators have set in the log that is here")
+            raise RemoteProtocolError("they lack offsets that operators have set according to this broker's log")
         self._tables.offsets.take_from_master(page)
 
     async def _known_to(self, address: str) -> OffsetTable:
@@ -498,7 +516,8 @@ class SlaveSynchronize:
             left += unknown
             if left:
                 raise RemoteProtocolError(
-                    f"{len(left)} of them belong to messages that it does not have as they are here, as does {left[0]}"
+                    f"{len(left)} of them belong to messages that differ on the master or are missing there, such as "
+                    f"{left[0]}"
                 )
 
     def _begin_of_last(self, commit: SlaveCommit) -> int:
@@ -530,7 +549,9 @@ class SlaveSynchronize:
                 log.warning("master %s does not take %s: %s", address, commit, error)
             self._tables.offsets.slave_commits.drop(commit)
         if commits:
-            log.info("%d offsets that were committed here handed over to master %s", len(commits), address)
+            log.info(
+                "%d offsets that were committed on this slave were handed over to master %s", len(commits), address
+            )
 
     async def _sync_request_modes(self, address: str) -> None:
         self._tables.request_modes.take_from_master(await self._ask(self._api.message_request_modes(address)))
@@ -545,7 +566,13 @@ class SlaveSynchronize:
                 next_offset, records = await self._ask(compacted)
                 offset = next_offset if next_offset > offset else queue.low
                 self._compaction.adopt(queue, memoryview(records), offset)
-            log.info("%s-%d: what master %s has kept below %d is here", queue.topic, queue.queue_id, address, queue.low)
+            log.info(
+                "%s-%d: the messages that master %s kept below offset %d are copied",
+                queue.topic,
+                queue.queue_id,
+                address,
+                queue.low,
+            )
 
     async def _sync_delay_offsets(self, address: str) -> None:
         """Copy the master's table of delivery offsets, unless it covers deliveries that this log may not have yet: if

@@ -96,7 +96,7 @@ class TimerHook:
         deliver_ms = number * unit_ms + (now if is_delay else 0)
         recalls = const.PROPERTY_TIMER_DEL_UNIQKEY in message.properties
         if deliver_ms <= now:
-            return _illegal(f"what it recalls was due {now - deliver_ms} ms ago ({name})") if recalls else None
+            return _illegal(f"the recalled message was due {now - deliver_ms} ms ago ({name})") if recalls else None
         if deliver_ms - now > store.timer_max_delay_sec * 1000:
             return _illegal(
                 f"the delay time should not be bigger than the max delay {store.timer_max_delay_sec * 1000}ms "

@@ -181,7 +181,7 @@ class TimerService:
         while True:
             self._woken.clear()
             has_more = False
-            with self._passed_over("a turn of the timer, which is tried again") as turn:
+            with self._passed_over("a step of the timer, which is tried again") as turn:
                 has_more = await self._turn()
             if turn.failed:
                 await asyncio.sleep(_AFTER_FAILURE)
@@ -260,7 +260,7 @@ class TimerService:
             self._count(record.real_topic, -1 if record.delete_key is not None else 1)
             return True
         if record.delete_key is not None:
-            log.warning("the marker at physical offset %d comes too late", record.physical_offset)
+            log.warning("the recall at physical offset %d came too late", record.physical_offset)
             return True
         self._tick()
         if not await self._look_for_markers():
@@ -421,7 +421,7 @@ class TimerService:
         delivery = await self._delivery.deliver(record, enqueue_ms, rolls=rolls)
         if delivery.outcome is Outcome.CLOSED:
             if not self.closed:
-                log.warning("timer messages wait, for none can be stored: %s", delivery.reason)
+                log.warning("timer messages wait because none can be stored: %s", delivery.reason)
             self.closed = delivery.reason
             return False
         self.closed = ""
@@ -463,7 +463,7 @@ class TimerService:
         await self._earlier.look_for()
         self._take_moved()
         self.is_dequeuing = True
-        log.info("the timer delivers, from %d on", self.timer.read_time_ms)
+        log.info("the timer delivers messages that are due from %d on", self.timer.read_time_ms)
 
     def _take_moved(self) -> None:
         """Adopt moved messages again: the previous broker may have delivered them; those that it had moved and not

@@ -65,7 +65,7 @@ class EndTransactionProcessor(RequestProcessor):
         if refusal is not None:
             return refusal.reply_to(request)
         if header.commit_or_rollback not in _ENDS:
-            log.info("transaction %s is pending, says %s: %s", header.transaction_id, connection, request.remark)
+            log.info("transaction %s is still open, says %s: %s", header.transaction_id, connection, request.remark)
             return None
         refused = self._refusal_of(connection, request, header)
         if refused is not None:
@@ -126,7 +126,7 @@ class EndTransactionProcessor(RequestProcessor):
         else:
             outcome = self._transactions.rollback(header, waits=not request.is_oneway)
         if isinstance(outcome, Refusal):
-            log.warning("a transaction does not end (%s): %s, says %s", header, outcome.remark, connection)
+            log.warning("a transaction cannot be ended (%s): %s, asked by %s", header, outcome.remark, connection)
         return outcome
 
     # --- 323 ---

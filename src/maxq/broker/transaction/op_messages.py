@@ -194,7 +194,9 @@ class OpMessages:
         )
         result = self._store.put_message(message)
         if not result.ok:
-            log.warning("%d ends of transactions could not be written yet: %s", len(batch), result.remark)
+            log.warning(
+                "%d commits and rollbacks of transactions could not be written yet: %s", len(batch), result.remark
+            )
             return 0
         self._largest.append((result.queue_offset, max(finished.queue_offset for finished in batch)))
         return result.end_offset
@@ -212,7 +214,9 @@ class OpMessages:
             unit = queue.unit(op_offset)
             record = None if unit is None else self._store.select_one_message(unit[0])
             if record is not None:
-                with self._passed_over("op message %d, what it ends is asked for", op_offset):
+                with self._passed_over(
+                    "op message %d, so the producers of its transactions are asked again", op_offset
+                ):
                     self._take_back(op_offset, record)
             if op_offset % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)

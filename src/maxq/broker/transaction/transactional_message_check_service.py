@@ -162,7 +162,7 @@ class TransactionalMessageCheckService:
         while True:
             ops = self._transactions.ops
             await asyncio.sleep(min(max(ops.due_in_ms(), 10), _OPS_MOST_MS) / 1000)
-            with self.passed_over("a turn of writing op messages, which is tried again"):
+            with self.passed_over("writing op messages, which is tried again"):
                 if self._is_slave:
                     ops.commit_progress()
                 else:
@@ -177,7 +177,7 @@ class TransactionalMessageCheckService:
                 asked = await self.check()
             took_ms = self._clock.monotonic_ms() - began_ms
             if asked:
-                log.info("asked for %d transactions in %d ms", asked, took_ms)
+                log.info("asked producers about %d transactions in %d ms", asked, took_ms)
 
     # --- one round ---
 
@@ -220,7 +220,7 @@ class TransactionalMessageCheckService:
         return self._look_at(half, end)
 
     def _gone(self, at: int) -> None:
-        log.warning("the half message at queue offset %d is gone from the store, or torn: its transaction is over", at)
+        log.warning("the half message at queue offset %d is missing or damaged: its transaction has ended", at)
         self._transactions.lost(at)
 
     def _look_at(self, half: MessageExt, end: int) -> tuple[_Next, _Question | None]:
@@ -253,7 +253,7 @@ class TransactionalMessageCheckService:
         copy = transactions.copy(half, checked + 1)
         if isinstance(copy, Refusal):
             if not is_its_own_fault(copy):
-                log.warning("transactions are not asked for now: %s", copy.remark)
+                log.warning("producers are not asked about transactions now: %s", copy.remark)
                 return _Next.STOP, None
             self._note_uncopied(half, copy)
             copy = half
@@ -272,8 +272,8 @@ class TransactionalMessageCheckService:
     def _note_uncopied(self, half: MessageExt, refusal: Refusal) -> None:
         asked = self._asked_uncopied
         if half.queue_offset not in asked:
-            log.error("the half message of transaction %s at physical offset %d is asked for without a copy: %s",
-                      half.uniq_key, half.physical_offset, refusal.remark)  # fmt: skip
+            log.error("the producer of transaction %s is asked without a new copy of its half message at physical "
+                      "offset %d: %s", half.uniq_key, half.physical_offset, refusal.remark)  # fmt: skip
         asked[half.queue_offset] = asked.get(half.queue_offset, 0) + 1
         for ended in [at for at in asked if at < self._transactions.ledger.low]:
             del asked[ended]

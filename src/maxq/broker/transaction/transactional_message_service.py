@@ -398,7 +398,7 @@ class TransactionalMessageService:
         if isinstance(result, Refusal):
             if not is_its_own_fault(result):
                 return False
-            log.error("the half message at physical offset %d stays there: %s", half.physical_offset, result.remark)
+            log.error("the half message at physical offset %d is abandoned: %s", half.physical_offset, result.remark)
         end = 0 if isinstance(result, Refusal) else result.end_offset
         self._finish(half.queue_offset, origin_of(half), TransactionOutcome.GIVEN_UP, end)
         self._metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)

@@ -130,7 +130,7 @@ class TwoPhaseService:
                 raise RequestRefusedError(
                     ResponseCode.INVALID_PARAMETER,
                     f"batch {batch} of application {name} comes after its batch {known.batch}: a stream that begins "
-                    "anew (another checkpoint) needs another applicationId",
+                    "again (another checkpoint) needs another applicationId",
                 )
             if known.batch != batch:
                 self._append({"kind": DECISION, "application": name, "batch": batch, "decision": decision})

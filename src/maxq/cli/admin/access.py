@@ -167,7 +167,7 @@ _acl_change(
     lambda admin, address, acl: admin.access.create_acl(address, acl),
 )  # fmt: skip
 _acl_change(
-    "updateAcl", "Change what a user is allowed or denied.", "update acl to",
+    "updateAcl", "Change the permissions of a user.", "update acl to",
     lambda admin, address, acl: admin.access.update_acl(address, acl),
 )  # fmt: skip
 

@@ -302,7 +302,7 @@ async def clean_expired_cq(admin: Admin, broker: BrokerAddr = None, cluster: Clu
     return await _on_each(admin, broker, cluster, admin.brokers.clean_expired_consume_queue)
 
 
-@command(app, "cleanUnusedTopic", asks="Delete the queues of topics that are gone on {where}?")
+@command(app, "cleanUnusedTopic", asks="Delete the queues of deleted topics on {where}?")
 async def clean_unused_topic(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
     """Delete queues of topics that are gone; without -b or -c on all brokers."""
     return await _on_each(admin, broker, cluster, admin.brokers.clean_unused_topic)

@@ -66,7 +66,7 @@ async def update_controller_config(
 async def elect_master(
     admin: Admin,
     controller: Controller,
-    broker_id: Annotated[int, typer.Option("-b", "--brokerId", help="Who is to be master.")],
+    broker_id: Annotated[int, typer.Option("-b", "--brokerId", help="The id of the new master.")],
     broker: BrokerName,
     cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")],
 ) -> Report:

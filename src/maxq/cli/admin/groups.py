@@ -282,7 +282,7 @@ async def consumer_status(
     broker: BrokerAddr = None,
     jstack: Annotated[bool, typer.Option("-s", "--jstack", help="With the stacks of its threads.")] = False,
 ) -> Report:
-    """What the members of a consumer group say of themselves."""
+    """The state that the members of a consumer group report."""
     if client_id is not None:
         info = await admin.groups.running_info(group, client_id, jstack=jstack)
         queues = sorted(info.mq_table.items())

@@ -95,7 +95,7 @@ async def get_lite_client_info(
     client_id: Annotated[str, typer.Option("-c", "--clientId", help="Client id.")],
     detail: Annotated[bool, typer.Option("-s", "--showDetail", help="With its lite topics.")] = False,
 ) -> Report:
-    """What a client has subscribed of a parent topic."""
+    """A client's subscriptions below a parent topic."""
     found, names = await _of_topic(
         admin, parent, lambda address: admin.lite_topics.client(address, parent, group, client_id)
     )

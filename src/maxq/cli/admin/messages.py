@@ -104,7 +104,7 @@ async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8")
     try:
         tracks = await admin.messages.track(message)
     except MaxQError as error:  # the message was found: that nobody can say who read it is no reason to hide it
-        print(f"maxq: warning: who consumed it is not known: {error}", file=sys.stderr)
+        print(f"maxq: warning: the groups that consumed it are unknown: {error}", file=sys.stderr)
         tracks = []
     value["tracks"] = [
         {"group": track.consumer_group, "type": track.track_type.name, "exception": track.exception_desc}

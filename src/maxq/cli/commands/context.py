@@ -58,7 +58,7 @@ def add(
         typer.Option(
             "--secret-key",
             rich_help_panel=CONNECTION,
-            help="Its secret; - asks for it, or reads a line of standard input, so that nobody sees it.",
+            help="Its secret; - asks for it, or reads a line of standard input, so that it is not visible.",
         ),
     ] = "",
     security_token: Annotated[
@@ -75,7 +75,7 @@ def add(
         ),
     ] = "",
     use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Write it anew if it is there already.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing context of this name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add a context, or with --replace write one anew."""
@@ -94,7 +94,7 @@ def add(
             raise ConfigError(f"{option} must be a text of one line")
     with changed_contexts() as contexts:
         if context_name in contexts.profiles and not replace:
-            raise ConfigError(f"context {context_name} is in file {contexts.path} already: --replace writes it anew")
+            raise ConfigError(f"context {context_name} is in file {contexts.path} already: --replace replaces it")
         contexts.profiles[context_name] = profile
         if use:
             contexts.current = context_name
@@ -116,7 +116,7 @@ def list_contexts(as_json: AsJson = False) -> None:
     show(Report(_COLUMNS, rows, notes=notes), _style(as_json))
 
 
-@app.command("show", short_help="Where commands connect, as whom, and what says so.")
+@app.command("show", short_help="Where commands connect, as which user, and which source says so.")
 def show_connection(
     context_name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this context instead.")] = None,
     namesrv: Namesrv = None,

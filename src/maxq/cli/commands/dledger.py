@@ -165,7 +165,7 @@ def transfer_to(
 @app.command()
 def bless(
     context: typer.Context,
-    lost: Annotated[str, typer.Option(help="Members whose stores are gone for good, joined by ','.")] = "",
+    lost: Annotated[str, typer.Option(help="Members whose stores are lost, joined by ','.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Declare the member --id, which has lost acknowledged entries and is stopped, complete again. Only for a group in

@@ -37,7 +37,7 @@ class Other:
         if self.is_lost:
             return f"{self.member}: lost, as --lost says"
         what = f"entries up to {self.end_index} of term {self.end_term}"
-        return f"{self.member}: {what}" + ("" if self.has_state else ", and has forgotten something, too")
+        return f"{self.member}: {what}" + ("" if self.has_state else ", and has lost entries, too")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Blessing:
         """Returns why the command is refused; empty if it is allowed."""
         own, quorum = self.own, self.members // 2 + 1
         if not own.is_amnesiac:
-            return f"{self.member} has forgotten nothing that it knows of: start it"
+            return f"{self.member} has lost nothing that it knows of: start it"
         healthy = [other.member for other in self.others if other.has_state]
         if len(healthy) >= quorum:
             names = ", ".join(healthy)
             return (
-                f"{len(healthy)} of {self.members} members have all they promised ({names}), a majority is {quorum}: "
-                f"start {self.member}, they give it what it lost"
+                f"{len(healthy)} of {self.members} members have all entries that they acknowledged ({names}), a "
+                f"majority is {quorum}: start {self.member}, it copies the lost entries from them"
             )
         for other in self.others:
             more = (other.end_term, other.end_index) > (own.end_term, own.end_index)
             if not other.is_lost and not other.has_state and more:
                 return (
-                    f"{other.member} has forgotten something, too, and has more left: entries up to {other.end_index} "
+                    f"{other.member} has lost entries, too, and has more left: entries up to {other.end_index} "
                     f"of term {other.end_term}, {self.member} up to {own.end_index} of term {own.end_term}; bless "
                     f"{other.member} first"
                 )
@@ -89,8 +89,8 @@ class Blessing:
         return [
             f"{self.member} has {left}{had}{vote}",
             *(other.line() for other in self.others),
-            f"It will count as complete from its next start on, and vote from term {self.term} on. What was "
-            f"acknowledged behind entry {own.end_index} and is on no other member is given up for good.",
+            f"It will count as complete from its next start on, and vote from term {self.term} on. Entries that were "
+            f"acknowledged after entry {own.end_index} and are on no other member are given up for good.",
         ]
 
 
@@ -128,7 +128,7 @@ async def _other(client: DLedgerClient, peer: str) -> Other:
         status = (await client.metadata(peer)).status or {}
     except MaxQError as error:
         raise ConfigError(
-            f"{peer} does not say what it has ({error}): start it, or, if its store is gone, say so with --lost {peer}"
+            f"{peer} does not report its entries ({error}): start it, or, if its store is lost, give --lost {peer}"
         ) from None
     names = ("amnesiacUntil", "ledgerEndIndex", "ledgerEndTerm", "term")
     amnesiac_until, end_index, end_term, term = (int(status.get(name, -1)) for name in names)

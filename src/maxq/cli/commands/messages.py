@@ -293,14 +293,14 @@ def consume(
     idle: Annotated[
         float | None, typer.Option(min=0, callback=finite, help="End when nothing came for so many seconds.")
     ] = None,
-    pop: Annotated[bool, typer.Option("--pop", help="Pop, and acknowledge what was printed.")] = False,
+    pop: Annotated[bool, typer.Option("--pop", help="Pop, and acknowledge the printed messages.")] = False,
     invisible: Annotated[
         float,
         typer.Option(
             min=1,
             max=_LONGEST,
             callback=finite,
-            help="With --pop: seconds until others may have what was not acknowledged.",
+            help="With --pop: seconds until unacknowledged messages are delivered to others.",
         ),
     ] = 30,
     expression: Expression = "*",

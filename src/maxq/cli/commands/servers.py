@@ -52,7 +52,7 @@ ReadyFileOption = Annotated[
 EndWithInputOption = Annotated[
     bool, typer.Option("--end-with-input", help="Also end when standard input does: for supervisors.")
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what goes wrong.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log events, too, not only warnings and errors.")]
 
 
 @app.command()

@@ -41,7 +41,7 @@ app = CommandApp(
 Directory = Annotated[
     Path, typer.Argument(parser=folder, metavar="DIR", help="The store's root directory (storePathRootDir).")
 ]
-Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
+Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for settings that no file shows.")]
 Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="JSON on standard output.")]
 HashSlots = Annotated[int, typer.Option("--hash-slots", help="maxHashSlotNum of the index files.", min=0)]
 IndexEntries = Annotated[int, typer.Option("--index-entries", help="maxIndexNum of the index files.", min=0)]
@@ -97,13 +97,13 @@ def check(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@app.command(short_help="Do what the broker does at its start; --rebuild: all anew.")
+@app.command(short_help="Recover as the broker does at its start; --rebuild: rebuild everything.")
 def recover(
     directory: Directory,
     as_json: Json = False,
     conf: Conf = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Build queues, index and checkpoint anew from the whole log.")
+        bool, typer.Option("--rebuild", help="Rebuild queues, index and checkpoint from the whole log.")
     ] = False,
     hash_slots: HashSlots = 0,
     index_entries: IndexEntries = 0,

@@ -127,7 +127,7 @@ def _note(page: Page) -> str:
     return text
 
 
-@command(app, "list", summary="What is due when, the next first.")
+@command(app, "list", summary="Waiting messages by delivery time, the next first.")
 async def list_messages(
     admin: Admin,
     broker: BrokerAddr = None,

@@ -113,11 +113,11 @@ def verify(
     offline: Annotated[bool, typer.Option("--offline", help="Ask no broker: look at the archive alone.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Look at the sizes of files, not into them.")] = False,
     complete: Annotated[
-        bool, typer.Option("--complete", help="What is not archived yet at the end of queues is a fault, too.")
+        bool, typer.Option("--complete", help="Messages that are not archived yet at the end of queues are faults.")
     ] = False,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Take missing and damaged files out, so that the next run writes them anew."),
+        typer.Option("--repair", help="Take missing and damaged files out, so that the next run writes them again."),
     ] = False,
     as_json: AsJson = False,
     master: Master = None,

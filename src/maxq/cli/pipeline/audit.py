@@ -36,7 +36,7 @@ def audit(
     html: Html = None,
     conf: Annotated[
         Path | None,
-        typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for what the files do not show."),
+        typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for settings that no file shows."),
     ] = None,
     hash_slots: Annotated[int, typer.Option(min=0, help="maxHashSlotNum of the index files.")] = 0,
     index_entries: Annotated[int, typer.Option(min=0, help="maxIndexNum of the index files.")] = 0,

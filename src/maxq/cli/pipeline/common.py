@@ -29,7 +29,7 @@ Stores = Annotated[
     list[str] | None,
     typer.Option("--store", metavar="DIR", help="A broker's store directory, broker up or down; may be repeated."),
 ]
-BrokerName = Annotated[str, typer.Option(help="What the broker of --store is called; else its folder's name.")]
+BrokerName = Annotated[str, typer.Option(help="Name of the broker of --store; without it the folder's name.")]
 
 
 def reading(namesrv: str, options: list[str] | None) -> dict[str, str]:

@@ -21,7 +21,7 @@ Directory = Annotated[
 ]
 Conf = Annotated[
     Path | None,
-    typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for what the files do not show."),
+    typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for settings that no file shows."),
 ]
 
 

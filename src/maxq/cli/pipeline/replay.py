@@ -75,7 +75,7 @@ def replay(
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="File of what was sent: another run with it sends only what is left."),
+        typer.Option(dir_okay=False, help="File that records what was sent: another run sends only the rest."),
     ] = None,
     exactly_once: Annotated[
         bool, typer.Option("--exactly-once", help="MaxQ brokers take each piece of the work once, whatever fails.")

@@ -32,9 +32,9 @@ def trace(
     end: End = None,
     option: Options = None,
     message_id: MessageId = None,
-    slow_ms: Annotated[int, typer.Option(min=0, help="What takes so long is slow.")] = 1000,
+    slow_ms: Annotated[int, typer.Option(min=0, help="Operations that take this long are slow.")] = 1000,
     grace_ms: Annotated[
-        int, typer.Option(min=0, help="What is so new at the end of the trace is not missed.")
+        int, typer.Option(min=0, help="Messages this close to the end of the trace do not count as missing.")
     ] = 60_000,
     most: Annotated[int, typer.Option(min=0, help="List so many undelivered and slow messages.")] = 100,
     store_times: Annotated[

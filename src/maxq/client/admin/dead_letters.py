@@ -180,7 +180,7 @@ class DeadLetterAdmin:
             return
         if stored.topic == DLQ_PREFIX + group:
             raise ClientError(
-                f"group {group} consumes in order just now, and its broker makes a dead letter of what comes to "
+                f"group {group} consumes in order now, and its broker makes a dead letter of each message in "
                 f"{retry_topic(group)}: stop its members for a minute, or send to the topics the messages came from "
                 "(--to origin)"
             )

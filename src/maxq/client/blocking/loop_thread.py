@@ -279,7 +279,9 @@ class LoopThread:
                 try:
                     loop.run_forever()
                 except BaseException:  # a callback raised SystemExit, say: others wait for this loop
-                    log.exception("a callback of the client's loop raised what ends loops; it goes on")
+                    log.exception(
+                        "a callback of the client raised an exception that ends event loops; the loop continues"
+                    )
         finally:
             _complete(loop, asyncio.sleep(0))  # what was given last begins, so that it can say how it ended
             _complete(loop, end_tasks(asyncio.all_tasks(loop), f"the tasks of {self._name}", CANCELLED_WAIT_S))
@@ -386,4 +388,4 @@ def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, object]
         try:
             loop.run_until_complete(task)
         except BaseException:  # a task raised SystemExit when it was cancelled, say: others wait for theirs
-            log.exception("what was to end with the client's loop raised what ends loops")
+            log.exception("a clean-up of the client's event loop raised an exception that ends loops")

@@ -234,7 +234,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
         now_ms = self._clock.monotonic_ms()
         self._stats.on_consume(batch.process_queue.queue.topic, ok, count - ok, now_ms - started_ms)
         if now_ms >= batch.ends_ms + _MARGIN_MS:
-            log.warning("%d messages were consumed after their invisible time: they come again", count)
+            log.warning("%d messages were consumed after their invisible time: they are delivered again", count)
             return
         await self._finish(batch, ok, context.delay_level_when_next_consume)
 

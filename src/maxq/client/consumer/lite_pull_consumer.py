@@ -250,7 +250,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         for queue in sorted(queues - self._assigned.keys()):
             offset = await self._rebalance.pull_from_where(queue)
             if self._running() is not instance:
-                raise NotRunningError(f"consumer of group {self.group} was shut down and started anew meanwhile")
+                raise NotRunningError(f"consumer of group {self.group} was shut down and started again meanwhile")
             if self._manual is not None and queue in self._manual and queue not in self._assigned:
                 self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), offset)
         self._look_at_assignment()
@@ -456,7 +456,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._settle()
         if ended and (left_out := self._wrong_use.admits("ended threads")) is not None:
             log.error(
-                "%d threads of group %s have ended after a poll: what it gave them is not done, and a queue with %d "
+                "%d threads of group %s have ended after a poll: their messages are not consumed, and a queue with %d "
                 "such messages (pull_threshold_for_queue) gives no more; call commit() in a thread before it ends, or "
                 "poll again%s",
                 ended, self.group, self._config.pull_threshold_for_queue, and_more(left_out),
@@ -470,7 +470,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         why = None if owner.cancelled() else owner.exception()
         if why is None and not owner.cancelled():
             return False
-        log.error("a task of group %s ended before what it had polled was done", self.group, exc_info=why)
+        log.error("a task of group %s ended before it had handled its messages", self.group, exc_info=why)
         return True
 
     def _finish(self, owner: object) -> None:
@@ -721,7 +721,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         queue = assigned.queue
         committed = await self._offsets.stored(queue)
         if committed > self._offsets.highest(queue):
-            log.warning("another member has gone on with %s, to %d: going on there", queue, committed)
+            log.warning("another member of the group has consumed %s up to %d: continuing there", queue, committed)
             self._offsets.update(queue, committed, increase_only=False)
             self._seek(queue, committed)
 

@@ -208,7 +208,7 @@ class PullingConsumer(GroupConsumer[Config]):
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             wait_ms = BROKER_FLOW_CONTROL_WAIT_MS
         elif isinstance(error, BrokerError) and error.code in _UNKNOWN_TO_BROKER and self._instance is not None:
-            log.info("the broker of %s does not know our subscription, it is told again: %s", queue, error)
+            log.info("the broker of %s does not know this consumer's subscription; it is sent again: %s", queue, error)
             self._instance.heartbeat_soon()
         elif (left_out := self._failed_pulls.admits((queue.broker_name, type(error)))) is None:
             pass  # the same was logged of another queue of this broker a moment ago

@@ -170,7 +170,7 @@ class RebalanceImpl:
                 continue
             if process_queue.is_pull_expired(now_ms) and queue in mine:
                 idle_ms = now_ms - process_queue.last_pull_timestamp
-                log.error("queue %s was not pulled for %d ms, it is set up anew", queue, idle_ms)
+                log.error("queue %s was not pulled for %d ms; it is started again", queue, idle_ms)
             elif queue in mine and not process_queue.dropped:  # dropped: its listener was still busy last time
                 continue
             process_queue.dropped = True
@@ -198,7 +198,7 @@ class RebalanceImpl:
             if self._offsets.in_memory(queue) <= 0 and not self._begins_at_the_start(queue):
                 next_offset = await self._offsets.begin(queue, next_offset)
         except (RemotingError, BrokerError, ClientError) as error:
-            log.warning("where to start on %s is not known, next try in the next round: %s", queue, error)
+            log.warning("the starting offset of %s is unknown, next try in the next round: %s", queue, error)
             return False
         process_queue = ProcessQueue(self._clock.monotonic_ms())
         process_queue.locked = self._orderly
@@ -246,11 +246,13 @@ class RebalanceImpl:
         try:
             committed = await self._offsets.stored(queue)
         except (RemotingError, BrokerError, ClientError) as error:
-            log.warning("whether another member has gone on with %s is not known: %s", queue, error)
+            log.warning("it is unknown whether another member of the group has consumed %s: %s", queue, error)
             return False
         if committed <= self._offsets.highest(queue):
             return False
-        log.warning("another member has gone on with %s, to %d: it is set up anew", queue, committed)
+        log.warning(
+            "another member of the group has consumed %s up to %d: the queue is started again there", queue, committed
+        )
         process_queue.dropped = True
         self._offsets.remove(queue)
         self._instance.rebalance_immediately()

@@ -126,7 +126,7 @@ class BrokerWatch:
         if name is not None:
             self._refresh(name)
         else:
-            log.warning("broker %s is silent, and no master: what waits for it is tried elsewhere", address)
+            log.warning("broker %s is silent and no longer a master: its requests are tried elsewhere", address)
             self._brokers.suspect(address)
             connection.abort("it is silent, and others serve in its place")
         return now_ms + LOOK_MS

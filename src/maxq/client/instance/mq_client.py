@@ -415,7 +415,12 @@ class MQClientInstance:
         try:
             return await self.ask_group(queue, lambda broker: self.api.consumer_ids(broker.address, group))
         except (RemotingError, BrokerError, ClientError) as error:
-            log.warning("members of group %s are unknown, %s did not say: %s", group, data.broker_name, error)
+            log.warning(
+                "the members of group %s are unknown, because broker %s did not answer: %s",
+                group,
+                data.broker_name,
+                error,
+            )
             if isinstance(error, BrokerError):
                 self.heartbeat_soon()  # it knows no member, and we are one
             return None

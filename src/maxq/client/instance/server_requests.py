@@ -63,7 +63,7 @@ class ServerRequests:
         group = message.properties.get(const.PROPERTY_PRODUCER_GROUP, "")
         checker = self._instance.transaction_checker(group)
         if checker is None:
-            log.warning("nobody here knows transactions of group %r: %s", group, header.transaction_id)
+            log.warning("this client has no transaction producer of group %r: %s", group, header.transaction_id)
             return
         message.topic = unwrap(self._instance.config.namespace, message.topic)
         await checker(message, header, request.ext.get("bname", ""), connection)

@@ -272,7 +272,7 @@ class TransactionProducer(Producer):
             from_transaction_check=True,
             transaction_id=header.transaction_id,
         )
-        log.info("asked for transaction %s: %s", header.transaction_id, state.name)
+        log.info("the broker asked about transaction %s, the answer is %s", header.transaction_id, state.name)
         sender = self._running()
         ext = {**answer.encode(), "bname": broker_name}
         self._call_hooks(message, state, connection.remote_address, answer)

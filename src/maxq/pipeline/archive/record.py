@@ -60,7 +60,7 @@ class SentRecord:
                 self._take(json.loads(line), is_head=number == 1)
             except (ValueError, KeyError, TypeError):
                 raise ConfigError(
-                    f"{path}, line {number} is no line of a record of what was sent again: name another file"
+                    f"{path}, line {number} is not a line of a record of sent messages: name another file"
                 ) from None
         self._check_incarnations()
 
@@ -68,8 +68,8 @@ class SentRecord:
         for queue, number in self._incarnations_of(self._incarnations).items():
             if number != self._incarnations[queue]:
                 raise ConfigError(
-                    f"{self._path} records messages of {name_of(queue)} whose topic was deleted since: what is there "
-                    "now is another one, and its first offsets count as sent. Name another file"
+                    f"{self._path} records messages of {name_of(queue)} whose topic was deleted since: the present "
+                    "topic is a new one, and its first offsets would count as sent. Name another file"
                 )
 
     def _take(self, value: Mapping[str, Any], *, is_head: bool) -> None:

@@ -72,8 +72,8 @@ class Losses:
         if not self._places:
             return
         more = f"; and {self._more} more places" if self._more else ""
-        how_many = f"{self.count} messages" if self.count else "messages, nobody knows how many,"
-        log.warning("%s are lost and passed over (failOnDataLoss is false): %s%s",
+        how_many = f"{self.count} messages" if self.count else "an unknown number of messages"
+        log.warning("%s are lost and skipped (failOnDataLoss is false): %s%s",
                     how_many, "; ".join(self._places), more)  # fmt: skip
         self._places.clear()
         self._more = self.count = 0

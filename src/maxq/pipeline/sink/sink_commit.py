@@ -205,8 +205,8 @@ class Brokers:
                 return found
             if self._client.clock.monotonic_ms() >= end_ms:
                 raise PipelineError(
-                    f"{what} could not commit within {self._limit_ms} ms (rocketmq.brokerWait): {found}; what was "
-                    "staged stays, and the batch can be committed again"
+                    f"{what} could not commit within {self._limit_ms} ms (rocketmq.brokerWait): {found}; its staged "
+                    "messages stay, and the batch can be committed again"
                 )
             sleep(_PAUSE_S)
 

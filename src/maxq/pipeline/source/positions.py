@@ -233,8 +233,8 @@ def tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset]) -> None:
     away = sorted(queue for queue, one in seen.items() if not one.is_master)
     if away:
         log.warning(
-            "the masters of %d queues, such as %s, are away: slaves say where they end, and what these have not copied "
-            "is left to a later read",
+            "the masters of %d queues, such as %s, are away: their slaves report where they end, and messages that "
+            "these have not copied yet are read later",
             len(away),
             name_of(away[0]),
         )

@@ -207,9 +207,9 @@ class TopicStream:
             key = queue.topic, queue.broker_name
             available = (0, seen[queue].offset) if queue in seen else None
             if not is_same_topic(queue, then, then | now):
-                reason = "the topic was deleted and made again; what was not read of the deleted one is gone"
+                reason = "the topic was deleted and made again; the unread messages of the deleted one are lost"
             elif queue not in seen and self._client.was_deleted(*key):
-                reason = "the topic was deleted; what was not read of it is gone"
+                reason = "the topic was deleted; its unread messages are lost"
             else:
                 left[queue] = offset
                 continue
@@ -244,7 +244,7 @@ class TopicStream:
         new = away.keys() - self._away
         if new:
             one = min(new)
-            log.warning("%d queues are away, such as %s: %s; their offsets stay", len(new), one, away[one])
+            log.warning("%d queues cannot be reached, such as %s: %s; their offsets stay", len(new), one, away[one])
         back = self._away - away.keys()
         if back:
             log.warning("%d queues are back, such as %s", len(back), min(back))

@@ -282,7 +282,7 @@ def _check_deletions(view: memoryview, rows: Rows, path: str, deletions: Mapping
             raise PipelineError(
                 f"{path}: the record at physical offset {at} deletes {', '.join(unknown[:3])}, which {FILE_NAME} does "
                 "not know: it is missing or old, and deleted messages would be shown. Start the store's broker on it "
-                "once: it writes the file anew from the log"
+                "once: it writes the file again from the log"
             )
 
 

@@ -325,7 +325,7 @@ class WireClient:
             answer = self._ask_name_server(code, ext, _OLD_ROUTE_PATIENCE_MS)
         except RemotingError as error:
             if not self._name_servers_silent_until_ms:
-                log.warning("queues and brokers are those of before: %s", error)
+                log.warning("name servers do not answer, the known queues and brokers are used: %s", error)
             self._name_servers_silent_until_ms = self.clock.monotonic_ms() + _OLD_ROUTE_MS
             return None
         if self._name_servers_silent_until_ms:

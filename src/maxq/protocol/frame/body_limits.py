@@ -32,7 +32,7 @@ class BodyLimit(NamedTuple):
     remedy: str
 
 
-_SMALL: Final = BodyLimit(65_536, 1_000, "it carries one thing: leave out what is not part of it")
+_SMALL: Final = BodyLimit(65_536, 1_000, "it contains one object: leave out everything else")
 _LIST: Final = BodyLimit(_MIB, 2_000, "send it in parts")
 _SETTINGS: Final = BodyLimit(32_768, 0, "send it in parts")
 _NONE: Final = BodyLimit(65_536, 1_000, "this request has no body: leave it out")

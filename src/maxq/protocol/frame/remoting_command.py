@@ -180,7 +180,7 @@ def decode_frame(payload: bytes | bytearray | memoryview, header_limit: int = MA
         raise RemoteProtocolError(f"header length {header_end - 4} is more than the {size - 4} bytes of the frame")
     if header_end - 4 > header_limit:
         raise RemoteProtocolError(
-            f"a header of {header_end - 4} bytes, the limit is {header_limit}; what is long goes into the body"
+            f"a header of {header_end - 4} bytes, the limit is {header_limit}; put long texts into the body"
         )
     view = memoryview(payload)
     if kind == 0:

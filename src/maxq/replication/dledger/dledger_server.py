@@ -144,7 +144,7 @@ class DLedgerServer:
         )  # fmt: skip
         self.peers.log_who_may_connect(
             host, f"the port of DLedger member {self.config.self_id}, {self.port},",
-            "can speak as any member: depose the leader, and write to the log or cut what is not committed of it",
+            "can speak as any member: depose the leader, write to the log, or cut its uncommitted end",
         )  # fmt: skip
         self._drain()
         self._check_late_later()

@@ -141,7 +141,9 @@ class PeerLink:
         try:
             reply = decode_reply(code, command.body)
         except RemoteProtocolError as error:
-            log.warning("%s answered request %d with %s: %s", self.peer, code, command.remark or "no sense", error)
+            log.warning(
+                "%s answered request %d with %s: %s", self.peer, code, command.remark or "an unreadable answer", error
+            )
             self._on_reply(request_id, None)
         else:
             self._on_reply(request_id, reply)
@@ -170,7 +172,7 @@ class PeerLink:
         written there now."""
         connection = self._connection
         if connection is not None and connection.unsent_bytes:
-            connection.abort("the log was cut, and what was pushed of it is not sent yet")
+            connection.abort("the log was cut before all pushed entries were sent")
         queued, self._queued = self._queued, deque()
         for request_id, _, _ in queued:
             asyncio.get_running_loop().call_soon(self._on_reply, request_id, None)

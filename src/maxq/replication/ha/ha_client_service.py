@@ -28,7 +28,8 @@ class HAClientService:
 
     Attributes:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
-        failure: why the last connection ended or was not made; empty before that.
+        failure: why the last connection failed or was not made; empty before that. A link that this slave makes anew by
+            itself, to compare the logs, has not failed.
         connects: connections made so far.
         refused: connections ended because the master's log does not fit this one's.
         on_failed: told the name and error if the task ends by an error.
@@ -156,8 +157,11 @@ class HAClientService:
             may_be_mended = outcome is self.client.offered and str(outcome) != self.failure
             self.failure = str(outcome)
             return _FIRST_RETRY_S if may_be_mended else _MISFIT_RETRY_S
+        if outcome == START_OVER:
+            log.info("the link to master %s is made anew: %s", address, outcome)
+            return 0
         self._note(f"the link to master {address} ended: {outcome}")
-        return 0 if outcome in (SILENT, START_OVER) else self._next_retry_s()
+        return 0 if outcome == SILENT else self._next_retry_s()
 
     def _note(self, failure: str) -> None:
         """Log a failure, but not again at every attempt."""
@@ -166,7 +170,7 @@ class HAClientService:
 
 
 SILENT = "nothing was read for haHousekeepingInterval"
-START_OVER = "the log is asked for from elsewhere"
+START_OVER = "this slave compares its log with the master's on a new connection"
 
 
 class _MasterLink(asyncio.BufferedProtocol):

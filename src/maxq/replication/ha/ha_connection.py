@@ -197,8 +197,8 @@ class HAConnection:
         if offset > high:
             self._suspend(
                 f"slave {self.client_address} has {offset} bytes of log, this master only {high}: this master has lost "
-                "its end, or the slave belongs to another. Nothing is sent; empty the slave's store, or take what it "
-                "holds back first"
+                "its end, or the slave belongs to another. Nothing is sent. Save the messages that only the slave has, "
+                "if you need them, and empty its store"
             )
         elif offset < low:
             self._expired(low)
@@ -222,8 +222,8 @@ class HAConnection:
     def _expired(self, low: int) -> None:
         self._suspend(
             f"slave {self.client_address} needs the log from {self.next_offset} on, this master's begins at {low}: "
-            "what is between was deleted (fileReservedTime, diskMaxUsedSpaceRatio). Empty the slave's store and start "
-            "it again"
+            "the log between them was deleted (fileReservedTime, diskMaxUsedSpaceRatio). Empty the slave's store and "
+            "start it again"
         )
 
     def _suspend(self, reason: str) -> None:

@@ -272,7 +272,7 @@ class HAService:
         is_busy = self._offer is not None and not self._offer.done()
         is_slave_like = link.connection.has_shown_record
         if self._on_offer is None or is_busy or not is_slave_like or self._config().broker_role == "SLAVE":
-            link.close("what it offers is not wanted now")
+            link.close("the master does not need the ranges that it offers now")
         else:
             address = f"{link.connection.host}:{port}"
             self._offer = asyncio.get_running_loop().create_task(
@@ -283,9 +283,9 @@ class HAService:
     async def _take(self, offer: Coroutine[None, None, bool], link: HAConnectionLink) -> None:
         try:
             if await offer:
-                self._close_connections("what starts had filled is there again")
+                self._close_connections("ranges that earlier starts marked as damaged are restored")
         finally:
-            link.close("what it offered was looked at")
+            link.close("the ranges that it offered were examined")
 
     def notify_transfer_some(self, offset: int) -> None:
         """Note that some slave has everything below `offset`: raise push2SlaveMaxOffset, and answer senders that have

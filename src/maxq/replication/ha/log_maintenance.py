@@ -49,7 +49,7 @@ class LogMaintenance:
         try:
             self.repair.place_restored()
         except OSError as error:
-            log.error("messages that are here again have no places in their queues yet: %s", error)
+            log.error("restored messages have no places in their queues yet: %s", error)
 
     def start(self) -> None:
         """Start both services. The store is loaded, and a loop runs."""
@@ -79,7 +79,7 @@ class LogMaintenance:
             try:
                 return await self.repair.take_back(address) > 0
             except OSError as error:
-                log.error("what this master's starts have filled is not taken back: %s", error)
+                log.error("ranges that earlier starts of this master marked as damaged cannot be restored: %s", error)
                 return False
 
     async def _repair(self, damage: DamagedRange) -> bool:
@@ -96,7 +96,7 @@ class LogMaintenance:
                 try:
                     await self.repair.repair_sealed()
                 except OSError as error:
-                    log.error("what starts have filled is not repaired: %s", error)
+                    log.error("ranges that earlier starts marked as damaged are not repaired: %s", error)
             if not self.repair.sealed_left:
                 return
             await self._pause(pause_s)

@@ -104,11 +104,11 @@ class LogRepair:
     def _refusal(self, damage: DamagedRange) -> str:
         config = self._config()
         if config.broker_role != "SLAVE":
-            return "this broker is a master and has nobody to fetch it from; its slaves have these bytes"
+            return "this broker is a master and cannot fetch it from another broker; its slaves have these bytes"
         if not config.ha_repair_enable:
             return "haRepairEnable is false"
         if damage.reason == UNREADABLE:
-            return "the device cannot read the place; replace it and let the slave copy the log anew"
+            return "the device cannot read this place; replace it and let the slave copy the whole log"
         return "" if self._master_address() else "the master is not known"
 
     def _refuse(self, damage: DamagedRange, refusal: str) -> None:
@@ -162,7 +162,7 @@ class LogRepair:
         if why in (record_cy.STOP_END, record_cy.STOP_BAD_SIZE) and start + len(data) < end:
             return good
         raise LogRangeNotServedError(
-            f"what the master has at physical offset {start + good} is no record either: {REASONS[why]}"
+            f"the master has no valid record at physical offset {start + good} either: {REASONS[why]}"
         )
 
     async def repair_sealed(self) -> int:
@@ -286,4 +286,4 @@ def _write_durably(region: MappedRegion, position: int, data: bytes) -> None:
         view[begin:end] = data[begin - position : end - position]
     region.flush(position, stop)
     if view[position:stop] != data:
-        raise OSError("what was written reads back differently")
+        raise OSError("the written bytes read back differently")

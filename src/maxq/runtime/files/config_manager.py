@@ -68,10 +68,10 @@ class ConfigManager(ABC):
         self.is_new = problem == backup_problem == ""
         if backup_problem is None:
             if problem:
-                log.error("%s %s: it is put aside as .broken, %s was read", self._file, problem, self._backup.name)
+                log.error("%s %s: it is renamed to .broken, and %s is used", self._file, problem, self._backup.name)
                 self._disk.rename(self._file, self._file.with_name(self._file.name + ".broken"))
         elif (problem or backup_problem) and self.MAY_BE_LOST:
-            log.warning("%s cannot be read, nor can %s: it is filled anew", self._file, self._backup.name)
+            log.warning("neither %s nor %s can be read: the table starts empty", self._file, self._backup.name)
         elif problem or backup_problem:
             raise StoreRefusedError(
                 f"{self._file} {problem or 'is missing'}, and {self._backup.name} {backup_problem or 'is missing'}. "

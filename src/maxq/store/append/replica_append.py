@@ -224,7 +224,7 @@ class ReplicaAppender:
         offset = self._log.max_offset
         self.drop_pending()
         raise ReplicationDamageError(
-            f"what the master sent for physical offset {offset} is no record: {reason}; nothing of it was kept",
+            f"the master sent no valid record for physical offset {offset}: {reason}; nothing of it was stored",
             physical_offset=offset,
         )
 

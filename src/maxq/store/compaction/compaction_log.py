@@ -201,7 +201,7 @@ class CompactionLog:
         )
         for name in sorted(logs ^ units):
             folder = self.folders.log if name in logs else self.folders.units
-            log.warning("%s has no file beside it and is deleted", folder / name)
+            log.warning("%s has no counterpart and is deleted", folder / name)
             disk.delete(folder / name)
         return sorted(int(name) for name in logs & units)
 
@@ -324,7 +324,7 @@ class CompactionLog:
                 continue
             record = segment.record(unit)
             if record is None:
-                log.error("%s: message %d is damaged and passed over", segment.log_path, unit.offset)
+                log.error("%s: message %d is damaged and skipped", segment.log_path, unit.offset)
                 continue
             if wanted.test is not None and not wanted.test(record):
                 continue

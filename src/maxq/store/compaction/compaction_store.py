@@ -261,8 +261,8 @@ class CompactionStore:
         if now_ms - self._waiting_ms.setdefault(key, now_ms) < _PATIENCE_MS:
             return True
         log.error(
-            "%s-%d: messages %d to %d are not in this log and did not come from the master: keys that were not written "
-            "since are missing here; to take them later, stop this slave and delete its compaction/ folder",
+            "%s-%d: messages %d to %d are not in this log and did not come from the master: keys without newer "
+            "messages are missing on this slave; to copy them later, stop it and delete its compaction/ folder",
             *key, found.next_offset, low - 1,
         )  # fmt: skip
         self._complete.add(key)
@@ -328,7 +328,7 @@ class CompactionStore:
         try:
             self.catch_up(topic, queue_id)
         except OSError as error:
-            log.warning("%s-%d shows what it has: %s", topic, queue_id, error)
+            log.warning("%s-%d is served with the messages that it has: %s", topic, queue_id, error)
         return self._logs.get((topic, queue_id))
 
     # --- compaction ---

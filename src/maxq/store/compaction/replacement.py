@@ -118,7 +118,7 @@ class Replacement:
                 raise StoreRefusedError(
                     f"{made} is missing or not as it was written, and {self.folders.replacing} says that it counts: "
                     f"restore {self.folders.log} and {self.folders.units} from a copy, or stop the broker and delete "
-                    "these three: the topic then has what the commit log still has of it"
+                    "these three: the topic then has the messages that the commit log still has"
                 )
             if is_made:
                 moves.append((made, target))
@@ -147,7 +147,7 @@ def committed(disk: Disk, folders: QueueFolders) -> Replacement | None:
         pass
     raise StoreRefusedError(
         f"{folders.replacing} cannot be read: restore it from a copy, or delete it together with {folders.log} and "
-        f"{folders.units}: the topic then has what the commit log still has of it"
+        f"{folders.units}: the topic then has the messages that the commit log still has"
     )
 
 

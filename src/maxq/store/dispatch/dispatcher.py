@@ -153,7 +153,7 @@ class DispatchService:
         else:
             if flags.bits and flags.has(LOGICS_ERROR):
                 flags.clear(LOGICS_ERROR)
-                log.warning("dispatch goes on")
+                log.warning("dispatch continues")
         arrived = self.dispatcher.arrived
         if arrived:
             self.dispatcher.arrived = []
@@ -431,7 +431,9 @@ class DispatchService:
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
         places = light_places(message)
         if places is None:
-            log.warning("the record at physical offset %d names other numbers of queues and offsets", physical_offset)
+            log.warning(
+                "the record at physical offset %d has a different number of queues than of offsets", physical_offset
+            )
             return
         code = tags_code(message) if may_name_queues(message.topic) else DAMAGED_TAGS_CODE
         for topic, queue_id, queue_offset in places:

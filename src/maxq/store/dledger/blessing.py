@@ -97,7 +97,7 @@ class StoppedMember:
         checkpoint, faults = LedgerCheckpointFile(self._disk, self.folder).load()
         if checkpoint is None:
             why = "; ".join(faults) or "there is no checkpoint"
-            raise StoreRefusedError(f"{self.folder}: {why}. Start the member once, it finds out what it has; stop it")
+            raise StoreRefusedError(f"{self.folder}: {why}. Start the member once, and stop it")
         return checkpoint
 
     def _term_of(self, index: int) -> int:
@@ -111,5 +111,5 @@ class StoppedMember:
                 if magic == 1 and own == index:
                     return int(term)
         raise StoreRefusedError(
-            f"{folder} has no unit of entry {index}. Start the member once, it writes them anew, and stop it"
+            f"{folder} has no unit of entry {index}. Start the member once, it writes them again, and stop it"
         )

@@ -129,7 +129,9 @@ class DLedgerCommitLog(CommitLog):
                 return
         for entry in reversed(entries[whole:]):
             disk.delete(folder / entry.name)
-            log.warning("%s lies behind a file that a loss of power took, and was never flushed: deleted", entry.name)
+            log.warning(
+                "%s follows a file that was lost in a power failure, and was never flushed: deleted", entry.name
+            )
 
     def _first_index_in(self, entry: FileInfo) -> int:
         """Return the index of the file's first entry; -1 if there is none, or if its header did not become durable as a
@@ -168,7 +170,7 @@ class DLedgerCommitLog(CommitLog):
         reader.files = old
         end = LogScanner(reader, check_crc=True, check_prop_crc=False).run(max(0, len(old.files) - 3)).end_offset
         for file in old.truncate(end):
-            log.info("%s was made ahead and not used: deleted", file.path)
+            log.info("%s was made in advance and not used: deleted", file.path)
         last = old.last
         if last is None:
             return 0

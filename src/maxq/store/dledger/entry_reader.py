@@ -77,7 +77,7 @@ class EntryReader:
             stop = min(file.file_size, self._log.max_offset - base)
             after, *_ = scan_entries(file.view, start, stop, base, ANY_INDEX, 0, False)
             changed = self._index.put(file.view, start, after, first)
-            log.error("DLedger: %d damaged units of the entries in %s were written anew", changed, file.path)
+            log.error("DLedger: %d damaged units of the entries in %s were written again", changed, file.path)
             break
         found = self._index.unit(index)
         if found is None or not self._is_there(index, found):

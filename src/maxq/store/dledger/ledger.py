@@ -118,7 +118,7 @@ class FileLedger(EntryReader):
         for line in report.faults:
             log.error("DLedger: %s", line)
         for line in report.amnesia:
-            log.error("DLedger: this member has forgotten something and takes no part in votes: %s", line)
+            log.error("DLedger: this member has lost entries and takes no part in elections: %s", line)
         try:
             self.notes.write()
         except OSError as error:
@@ -178,7 +178,10 @@ class FileLedger(EntryReader):
                 self.amnesiac_until = until
                 raise
             if self.end_index >= 0:
-                log.warning("DLedger: this member votes from now on: it has all entries up to %d", self.committed_index)
+                log.warning(
+                    "DLedger: this member takes part in elections again: it has all entries up to %d",
+                    self.committed_index,
+                )
 
     # --- term and vote ---
 
@@ -431,7 +434,7 @@ class FileLedger(EntryReader):
             self.begin_index = self.end_index = self.durable_index = -1
         self.committed_index, self.committed_position = index - 1, position
         self.notes.begin_at = position
-        log.warning("DLedger: the log was emptied; it goes on with entry %d at %d", index, position)
+        log.warning("DLedger: the log was emptied; it continues with entry %d at %d", index, position)
 
     # --- durability ---
 

@@ -45,7 +45,7 @@ class LedgerIndex:
             self.files.release()
             self.files.files.clear()
             self._disk.delete_tree(self.files.folder)
-            return f"{error} The index is made anew."
+            return f"{error} The index is made again."
         return ""
 
     def opened(self) -> None:

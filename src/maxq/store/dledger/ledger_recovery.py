@@ -118,7 +118,7 @@ class LedgerRecovery:
         if self._begins_elsewhere():
             return self._empty()
         if self._index_lacks_its_start():
-            self._report.faults.append(f"{self._index.files.folder} lacks its first units: the index is made anew")
+            self._report.faults.append(f"{self._index.files.folder} lacks its first units: the index is made again")
             self._index.clear()
         self._write_again()
         end = self._scan()
@@ -290,7 +290,7 @@ class LedgerRecovery:
         filler = _FILLER + left.to_bytes(4, "big")
         file.view[end.position : end.position + len(filler)] = filler
         file.region.flush(end.position, end.position + len(filler))
-        self._report.faults.append(f"{file.path}: the filler at byte {end.position} was damaged, and is written anew")
+        self._report.faults.append(f"{file.path}: the filler at byte {end.position} was damaged, and is written again")
         return True
 
     def _judge(self, end: _End) -> None:

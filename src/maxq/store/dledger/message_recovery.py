@@ -51,7 +51,7 @@ class DLedgerRecovery(Recovery):
         report.faults += self._ledger.report.faults
         report.faults += [f"amnesiac: {reason}" for reason in self._ledger.report.amnesia]
         report.cut_bytes = self._ledger.report.cut_bytes
-        report.cut_reason = "what followed was no entry" if report.cut_bytes else ""
+        report.cut_reason = "the bytes after it are no entry" if report.cut_bytes else ""
         return LogScan(end_offset=end, last_store_timestamp=self._ledger.last_committed_time())
 
     def _cut_log(self, scan: LogScan) -> None:

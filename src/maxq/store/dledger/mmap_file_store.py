@@ -162,7 +162,7 @@ class DLedgerMmapFileStore(FileLedger):
                     await self._context.jobs.run(first.destroy)
             finally:
                 self.files_deleted()
-            log.info("deleted %s: %s", first.path, "the disk is full" if is_full else "older than it is kept")
+            log.info("deleted %s: %s", first.path, "the disk is full" if is_full else "older than fileReservedTime")
             deleted += 1
         return deleted
 

@@ -147,4 +147,4 @@ class TextFile:
             if not self._disk.exists(self._room) or not self._disk.stat(self._room).size:
                 self._disk.write(self._room, bytes(_ROOM_BYTES))
         except OSError as error:
-            log.warning("DLedger: no room could be kept for the next %s: %s", self.path, error)
+            log.warning("DLedger: no space could be reserved for the next %s: %s", self.path, error)

@@ -269,8 +269,8 @@ class ConsumeQueueFlusher:
 
     def _failed(self, error: OSError) -> None:
         self.failure = (
-            f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}. What was not flushed may be lost; "
-            "repair the disk and start again: they are then built anew"
+            f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}. Unflushed entries may be lost; "
+            "repair the disk and start again: they are then rebuilt"
         )
         log.error(self.failure)
         self._context.flags.set(NOT_WRITABLE, self.failure)

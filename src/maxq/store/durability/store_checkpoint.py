@@ -56,17 +56,17 @@ class StoreCheckpoint:
         try:
             self._region = self._context.disk.map(self.path, OS_PAGE_SIZE)
         except ValueError as error:
-            fault = f"checkpoint {error}: started anew"
+            fault = f"checkpoint {error}: a new one is begun"
             self._context.disk.delete(self.path)
             self._region = self._context.disk.map(self.path, OS_PAGE_SIZE)
         self._region.allocate(0, OS_PAGE_SIZE)
         values = _FIELDS.unpack_from(self._region.view)
         if any(value < 0 for value in values):
-            fault = f"checkpoint {self.path} holds negative numbers {values}: started anew"
+            fault = f"checkpoint {self.path} holds negative numbers {values}: a new one is begun"
             values = (0,) * 6
         (crc,) = _CRC.unpack_from(self._region.view, _FIELDS.size)
         if crc not in (0, _crc_of(self._region.view)):
-            fault = f"checkpoint {self.path}: its CRC does not match: started anew"
+            fault = f"checkpoint {self.path}: its CRC does not match: a new one is begun"
             values = (0,) * 6
         (
             self.physic_msg_timestamp,

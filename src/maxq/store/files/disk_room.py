@@ -69,7 +69,7 @@ class DiskRoom:
             else:
                 flags.clear(NO_ROOM)
                 self._dispatch()  # the file may have been closed
-                log.warning("the disk has room again: messages are taken")
+                log.warning("the disk has room again: messages are accepted")
 
 
 def lacks_room(error: OSError) -> bool:

@@ -67,4 +67,4 @@ class FileAllocator:
 
 def _note_failure(future: "asyncio.Future[None]") -> None:
     if not future.cancelled() and future.exception() is not None:
-        log.warning("a file could not be made ready ahead of need: %s", future.exception())
+        log.warning("a file could not be prepared in advance: %s", future.exception())

@@ -75,4 +75,4 @@ class PagePopulator:
     def _done(self, future: "asyncio.Future[None]") -> None:
         self._busy = False
         if not future.cancelled() and future.exception() is not None:
-            log.warning("pages could not be made ahead of need: %s", future.exception())
+            log.warning("pages could not be allocated in advance: %s", future.exception())

@@ -77,7 +77,7 @@ class IndexService:
                 self.files.append(file)
             else:
                 doomed.append(file)
-                deleted.append(f"index file {file.path} was deleted to be built anew: {reason}")
+                deleted.append(f"index file {file.path} was deleted, to be rebuilt: {reason}")
         _delete(doomed)
         return deleted
 
@@ -95,7 +95,7 @@ class IndexService:
                 f"{newest_safe_timestamp}"
             )
         if not file.agrees_with_entries(exactly=newest_safe_timestamp is not None):
-            return "its header does not say what its first and last entries do"
+            return "its header does not fit its first and last entries"
         return None
 
     def attach_last(self) -> None:

@@ -54,7 +54,10 @@ def deleted_names(message: MessageExt) -> list[str]:
     """Return the topics that a `DELETED_TOPIC` record deletes. The list is empty if the body is not such a list, or if
     the record has properties: then it is a message that a Java broker took from a client."""
     if message.properties.keys() - {PROPERTY_CRC32}:
-        log.error("the record at physical offset %d is a client's, and deletes nothing", message.physical_offset)
+        log.error(
+            "the record at physical offset %d deletes topics, but a client sent it; it is ignored",
+            message.physical_offset,
+        )
         return []
     try:
         names = orjson.loads(message.body)
@@ -222,7 +225,7 @@ class Deletions:
         try:
             topics, self.unknown_before = _checked(orjson.loads(self._disk.read(self.path)))
         except ValueError as error:
-            return f"{self.path} cannot be read: {error}; the log tells what was deleted"
+            return f"{self.path} cannot be read: {error}; the deletions are read from the log"
         self._rows = _in_order(topics)
         self._saved = self._moment
         return None

@@ -72,7 +72,7 @@ def _refuse_other_size(found: Sequence[_Found], size: int, setting: str, folder:
     if len(sizes) == 1 and size not in sizes and sum(len(item.entries) for item in found) > 1:
         raise StoreRefusedError(
             f"all files below {folder} have {sizes.pop()} bytes, but {setting} is {size}. Set {setting} to the size "
-            f"the store was written with, or delete {folder}: it is then built anew from the log."
+            f"the store was written with, or delete {folder}: it is then rebuilt from the log."
         )
 
 

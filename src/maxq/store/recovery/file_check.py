@@ -25,7 +25,7 @@ REASONS = {
     record_cy.STOP_BAD_CRC: "the CRC of the body is wrong",
     record_cy.STOP_BAD_OFFSET: "the record says it belongs to another physical offset",
     record_cy.STOP_BLANK: "a BLANK record that does not reach the end of the file",
-    record_cy.STOP_END: "the log goes on within a record",
+    record_cy.STOP_END: "the log continues within a record",
 }
 
 

@@ -52,7 +52,7 @@ class RecoveryReport:
             *([f"torn tail cut: {self.cut_bytes} bytes: {self.cut_reason}"] if self.cut_bytes else []),
             *(f"damage: {damage}" for damage in self.damages),
             *(f"fault: {fault}" for fault in self.faults),
-            *(f"built anew: {reason}" for reason in self.rebuild_reasons),
+            *(f"rebuilt: {reason}" for reason in self.rebuild_reasons),
             f"dispatched again: {self.dispatched_records} records from {self.dispatch_from}",
             f"queues: {self.queues}; took {self.duration_ms} ms",
         ]

@@ -94,7 +94,7 @@ def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, phy
             try:
                 index.put_restored_keys(message.topic, keys, offset, message.store_timestamp)
             except OSError as error:
-                log.error("what is back from physical offset %d on is not in the index: %s", offset, error)
+                log.error("messages restored from physical offset %d on are not in the index: %s", offset, error)
                 return
 
 

@@ -104,12 +104,12 @@ def refuse_foreign_store(context: StoreContext) -> None:
                 f"{path} is there: the ConsumeQueues of this store are in RocksDB (storeType=defaultRocksDB), "
                 "which MaxQ does "
                 f"not read. Let the Java broker write files (rocksdbCQDoubleWriteEnable), or move {path.parent} away: "
-                "the queues are then built anew from the log."
+                "the queues are then rebuilt from the log."
             )
     if "," in context.config.store_path_commit_log:
         raise StoreRefusedError(
-            f"storePathCommitLog={context.config.store_path_commit_log}: MaxQ keeps the log in one folder, and would "
-            "not see what lies in the others. Move all its files into one folder, and set storePathCommitLog to that."
+            f"storePathCommitLog={context.config.store_path_commit_log}: MaxQ has one folder for the log, and would "
+            "not read the others. Move all its files into one folder, and set storePathCommitLog to that."
         )
 
 

@@ -105,7 +105,7 @@ class CleanService:
         """Delete expired files at intervals, until the task is cancelled."""
         await asyncio.sleep(_FIRST_RUN_MS / 1000)
         while True:
-            with self._passed_over("the rest of a run of cleaning, which the next one goes on with,"):
+            with self._passed_over("the rest of a run of cleaning, with which the next one continues,"):
                 await self.clean()
             await asyncio.sleep(self._context.config.clean_resource_interval / 1000)
 
@@ -155,7 +155,7 @@ class CleanService:
             self._context.flags.set(DISK_FULL, reason)
         elif self._context.flags.has(DISK_FULL):
             self._context.flags.clear(DISK_FULL)
-            log.info("the disk of %s is %.0f%% full: writes are taken again", self._context.root, ratio * 100)
+            log.info("the disk of %s is %.0f%% full: writes are accepted again", self._context.root, ratio * 100)
         immediately = ratio > warning or (ratio > forced and config.clean_file_forcibly_enable)
         return ratio > normal or ratio < 0 or immediately, immediately
 
@@ -219,7 +219,7 @@ class CleanService:
                 async with flusher.lock:
                     await flusher.flush_thoroughly()
             except OSError as error:
-                log.warning("what the log says could not be written down, for a file of it to go: %s", error)
+                log.warning("a file of the log is not deleted, because its queues cannot be flushed: %s", error)
                 self._lacks_room = lacks_room(error)
         return end <= flusher.written_down
 

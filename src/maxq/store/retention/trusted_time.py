@@ -44,8 +44,8 @@ class TrustedTime:
             if self._doubted_at_ms is None:
                 self._doubted_at_ms = at_ms
                 log.warning(
-                    "the clock is %d hours ahead of what was expected: nothing is deleted for its age by that before "
-                    "%d hours (fileReservedTime) have gone by; if the clock is wrong, set it right",
+                    "the clock is %d hours ahead of the expected time: for the next %d hours (fileReservedTime) no "
+                    "file is deleted because of this clock; if the clock is wrong, correct it",
                     (wall_ms - steady_ms) // 3_600_000, self._patience_ms() // 3_600_000,
                 )  # fmt: skip
             if at_ms - self._doubted_at_ms < self._patience_ms():

@@ -310,7 +310,9 @@ class TimerMessageStore:
             position = self.log.append(unit)
         except OSError as error:
             if not self.is_refused:
-                log.error("the timer log takes no unit, nothing is delivered: %s; free space or repair the disk", error)
+                log.error(
+                    "the timer log cannot be written, nothing is delivered: %s; free space or repair the disk", error
+                )
             self.is_refused = True
             return False
         self.is_refused = False
@@ -348,7 +350,7 @@ class TimerMessageStore:
         if record.physical_offset not in self._stuck:
             self._stuck.add(record.physical_offset)
             log.warning(
-                "the timer message at physical offset %d waits: its slot still holds what was due %d slots before, and "
+                "the timer message at physical offset %d waits: its slot still has messages due %d slots before, and "
                 "the timer is at %d", record.physical_offset, SLOTS, self.read_time_ms,
             )  # fmt: skip
 

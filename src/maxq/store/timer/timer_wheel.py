@@ -97,7 +97,7 @@ class TimerWheel:
         except ValueError as error:
             raise StoreRefusedError(
                 f"{error}: a timer wheel has {WHEEL_SIZE} bytes. Restore the file from a copy, or delete it: the wheel "
-                "is then built anew from the timer log."
+                "is then rebuilt from the timer log."
             ) from None
         if not read_only:
             self._make_durable()

@@ -184,7 +184,7 @@ class StoreCheck:
         try:
             return self._files.deletions(), []
         except StoreError:
-            remedy = "the next start writes it anew from the log, and what the log no longer has a slave's master knows"
+            remedy = "the next start writes it again from the log; a slave takes the rest from its master"
             return {}, [Fault(DELETIONS_FILE, 0, "not readable", remedy)]
 
     def _checkpoint_faults(self) -> list[Fault]:

@@ -143,9 +143,7 @@ class IndexCheck:
         for gap in self._gaps if self.enabled else []:
             self._report_gap(gap)
         if self._came_back and self.enabled:
-            self.notes.append(
-                f"index: {len(self._came_back)} messages that were filled once and are here again are not in it"
-            )
+            self.notes.append(f"index: {len(self._came_back)} restored messages are not in it")
 
     # -- entries --
 
@@ -181,7 +179,7 @@ class IndexCheck:
             is_last = number == 1 or offset > cursor.last_offset or not self._is_damaged(offset)
             before = cursor.enter(entry.key_hash, offset, is_last)
             if entry.previous != before:
-                what = f"entry {number}: chain goes on at entry {entry.previous}, not at {before}"
+                what = f"entry {number}: its chain continues at entry {entry.previous}, not at {before}"
                 self._entry_fault(found, what)
         return found
 

@@ -79,7 +79,7 @@ class LedgerCheck:
             found, _ = find_entry(view, position + 1, len(view), file.from_offset, index)
             if found < 0:
                 if index != ANY_INDEX and not self._files.is_live:
-                    self._fault(file.path, position, "what is here does not follow the entry before it", _REMEDY)
+                    self._fault(file.path, position, "this entry does not follow the one before it", _REMEDY)
                 return index, term, False
             if index != ANY_INDEX:
                 self._fault(file.path, position, f"bytes up to {found} are no entry; good ones follow", _REMEDY)
@@ -92,7 +92,7 @@ class LedgerCheck:
         sizes = {entry.name: entry.size for entry in self._files.disk.list(folder / "index")}
         size = next(iter(sizes.values()), 0)
         if not size and not self.notes:
-            self.notes.append(f"{self._files.name(folder / 'index')}: no units; a start writes them anew")
+            self.notes.append(f"{self._files.name(folder / 'index')}: no units; a start writes them again")
         opened: dict[str, memoryview] = {}
         while start < end:
             length, own = int.from_bytes(view[start + 4 : start + 8], "big"), bytes(view[start + 8 : start + 24])
@@ -111,7 +111,7 @@ class LedgerCheck:
             if name not in opened or opened[name][at : at + UNIT_SIZE] != wanted:
                 where = f"{self._files.name(file.path)}, byte {place - file.from_offset}"
                 what = f"the unit of entry {index} is not that of {where}"
-                self._fault(folder / "index" / name, at, what, "a start writes it anew")
+                self._fault(folder / "index" / name, at, what, "a start writes it again")
 
     def _fault(self, path: PurePath, position: int, what: str, remedy: str) -> None:
         if len(self.faults) < _MOST:

@@ -24,7 +24,7 @@ from maxq.store.tools.store_files import Fault, StoreFiles
 
 _WRONG_MAX: Final = 1000  # wrong units remembered per queue
 _REPAIR: Final = (
-    "a restart rebuilds what is missing; for the rest stop the broker and run `maxq store recover --rebuild`"
+    "a restart rebuilds missing entries; for all others stop the broker and run `maxq store recover --rebuild`"
 )
 
 

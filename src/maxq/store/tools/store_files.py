@@ -182,7 +182,7 @@ class StoreFiles:
         except ValueError as error:
             raise StoreError(
                 f"{path} cannot be read: {error}; messages of deleted topics would be shown. Start the store's broker "
-                "on it once: it writes the file anew from the log. Delete the file to have the log alone believed"
+                "on it once: it writes the file again from the log. Delete the file to have the log alone believed"
             ) from None
 
     def log_file_at(self, physical_offset: int) -> DataFile | None:

@@ -360,7 +360,7 @@ async def test_nothing_is_given_away_while_the_log_takes_nothing(broker: Running
     broker.controller.store.flags.set(DISK_FULL, "the disk is full")
     for order in (False, True):
         reply = await broker.invoke(pop_request(order=order))
-        assert reply.code == ResponseCode.SYSTEM_BUSY and "nothing is given away" in (reply.remark or "")
+        assert reply.code == ResponseCode.SYSTEM_BUSY and "no messages are delivered now" in (reply.remark or "")
     broker.controller.store.flags.clear(DISK_FULL)
     assert len(await popped(broker)) == 2
 

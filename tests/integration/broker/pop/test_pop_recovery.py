@@ -634,7 +634,7 @@ async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
     while back < {b"000", b"002", b"003"}:
         back |= {one.body for one in await popped(broker, poll_time=3_000)}
     assert b"001" not in back
-    assert "message 1 of T-0, which G did not acknowledge and gets again later, is passed over" in caplog.text
+    assert "message 1 of T-0, which G did not acknowledge and gets again later, is skipped" in caplog.text
     monkeypatch.setattr(RetryWriter, "_message", real)
 
 

@@ -115,7 +115,7 @@ async def test_refusals_by_name_and_queue(broker: RunningBroker, topic: str) -> 
         "request queueId[77] is illegal, TopicConfig [topicName=T, readQueueNums=2, writeQueueNums=2, perm=RW-, "
         "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false, attributes={}] Producer: 127.0.0.1:" in reply.remark
     )  # type: ignore[operator]
-    assert "queue ids are below 2 here: fetch the route anew" in reply.remark  # type: ignore[operator]
+    assert "the queue ids of this broker are below 2: fetch the route again" in reply.remark  # type: ignore[operator]
     assert not broker.controller.topics.contains_topic("%RETRY%G")
 
 

@@ -89,6 +89,26 @@ async def test_slaves_that_are_behind_are_told_until_they_are_not(
     assert told()[1:] == [f"slave {address} is no longer behind the log, or gone"]
 
 
+# ---- a new pair ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_pair_and_its_first_message_give_no_warning(
+    start_broker: Start, namesrv: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The slave makes its link anew when it has its first record: nothing has failed."""
+    caplog.set_level(logging.INFO)
+    master = await start_broker("master", namesrvAddr=namesrv, brokerRole="SYNC_MASTER")
+    slave = await start_slave(start_broker, namesrvAddr=namesrv)
+    await until(lambda: slave.controller.ha_service.is_client_connected)
+    master.create_topic("T", queues=1)
+    assert (await master.send("T", b"first")).code == 0
+    rounds = slave.controller.slave_synchronize.rounds
+    await until(lambda: slave.controller.slave_synchronize.rounds > rounds)
+    assert any("is made anew" in record.getMessage() for record in caplog.records)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert (await runtime_info(slave))["haLinkFailure"] == ""
+
+
 # ---- full copy ----------------------------------------------------------------------------------------------------
 
 

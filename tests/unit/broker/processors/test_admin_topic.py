@@ -63,7 +63,7 @@ async def test_the_same_topic_again_changes_nothing() -> None:
         (
             {"attributes": "+purged.offsets=0:1"},
             29,
-            "is 1 for queue 0, which ends at 0: what is stored there next would",
+            "is 1 for queue 0, which ends at 0: messages stored there next would",
         ),
         ({"attributes": "+purged.offsets=" + "9" * 5000 + ":1"}, 1, "queue offsets have the form queueId:offset"),
     ],

@@ -231,7 +231,33 @@ async def test_a_failure_is_logged_when_it_begins_and_when_it_ends(caplog: pytes
     assert await scene.synchronize.sync_all()
     texts = _warnings(caplog)
     assert len(texts) == 2
-    assert "could not be taken, it is tried again: refused" in texts[0] and "can be taken again" in texts[1]
+    assert "failed, trying again: connection: refused" in texts[0] and "works again" in texts[1]
+
+
+async def test_a_replication_link_that_is_made_anew_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+
+    def ends_the_link(request: RemotingCommand) -> RemotingCommand:
+        scene.joins_master = False
+        return request.reply(body=scene.master.topics.encode_compact())
+
+    scene.client.answers[21] = ends_the_link
+    assert await scene.synchronize.sync_all()
+    assert not await scene.synchronize.sync_all()
+    scene.joins_master = True
+    del scene.client.answers[21]
+    assert await scene.synchronize.sync_all()
+    assert _warnings(caplog) == []
+
+
+async def test_logs_that_do_not_join_for_ten_seconds_are_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.joins_master = False
+    for _ in range(5):
+        assert not await scene.synchronize.sync_all()
+        scene.slave.clock.advance_ms(3_000)
+    (text,) = _warnings(caplog)
+    assert "this slave's log is not known to be the master's" in text and "haLinkFailure" in text
 
 
 async def test_a_master_that_dies_before_the_last_question_of_a_round_is_one_that_cannot_be_reached(
@@ -366,7 +392,7 @@ async def test_a_master_whose_log_parts_from_the_slaves_is_told_the_commits_of_m
     for _ in range(2):
         assert not await scene.synchronize.sync_all()
     assert scene.master.offsets.query_offsets("G", "T") == {0: 6}
-    assert caplog.text.count("1 of them belong to messages that it does not have") == 1
+    assert caplog.text.count("1 of them belong to messages that differ on the master") == 1
     assert scene.client.codes().count(RequestCode.GET_ALL_TOPIC_CONFIG) == 0, "its tables are of another log"
 
 

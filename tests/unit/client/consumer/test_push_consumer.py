@@ -727,7 +727,7 @@ def test_a_listener_that_goes_on_though_it_is_cancelled_is_left_behind(
         assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("maxq-")]
 
     simulate(story)
-    assert "are left behind" in caplog.text
+    assert "are abandoned" in caplog.text
 
 
 def test_a_cancelled_shutdown_waits_for_no_more_calls_and_commits_nothing_of_them() -> None:

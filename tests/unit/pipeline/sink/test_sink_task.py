@@ -184,7 +184,7 @@ def test_a_row_that_cannot_be_a_message_ends_the_task(
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ([("boddy", "binary")], "boddy is none that a message has"),
+        ([("boddy", "binary")], "messages have no column boddy"),
         ([("body", "int")], "body is int; it must be binary or string"),
         ([("tags", "string")], "no column body"),
         ([("body", "binary"), ("Value", "binary")], "same thing twice"),

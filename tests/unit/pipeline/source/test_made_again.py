@@ -169,7 +169,7 @@ def test_that_slaves_say_where_queues_end_is_logged(caplog: pytest.LogCaptureFix
     tell_of_slaves({queue: ReportedOffset(5, is_master=True) for queue in queues})
     assert not caplog.records
     tell_of_slaves({queue: ReportedOffset(5, is_master=queue.queue_id == 0) for queue in queues})
-    assert "the masters of 2 queues, such as T/broker-a/1, are away: slaves say where they end" in caplog.text
+    assert "the masters of 2 queues, such as T/broker-a/1, are away: their slaves report where they end" in caplog.text
 
 
 def test_a_stream_that_begins_while_a_slave_answers_knows_which_topic_it_reads(

@@ -147,7 +147,7 @@ def test_expired_offsets_are_an_error_that_names_them_or_are_counted(
     assert (raised.value.queue, raised.value.wanted, raised.value.available) == ("Behind/broker-a/0", 12, (0, 10))
     assert "wanted offset 12, available are 0 to 10" in str(raised.value)
     assert list(WireReader(options(server, "Behind", failOnDataLoss="false", **soon)).read([queue])) == []
-    assert "8 messages are lost and passed over" in caplog.text
+    assert "8 messages are lost and skipped" in caplog.text
     assert (
         "queue Behind/broker-a/0: wanted offset 12, available are 0 to 10 (excluded), 8 offsets (12 to 19)"
         in caplog.text

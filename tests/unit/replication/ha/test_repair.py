@@ -170,10 +170,10 @@ async def test_the_rest_of_a_file_may_be_damaged(slave: Slave) -> None:
     [
         ("master", "this broker is a master"),
         ("off", "haRepairEnable is false"),
-        ("unreadable", "the device cannot read the place"),
+        ("unreadable", "the device cannot read this place"),
         ("unknown", "the master is not known"),
         ("refused", "the master says no"),
-        ("damaged", "is no record either"),
+        ("damaged", "has no valid record at"),
     ],
 )
 async def test_what_is_not_repaired_says_why_and_is_left_as_it_is(slave: Slave, change: str, says: str) -> None:

@@ -392,7 +392,7 @@ async def test_files_of_a_deleted_topic_that_cannot_be_deleted_keep_no_others(
     folder = tmp_path / "compaction" / "compactionLog"
     await store.compaction.delete_topics({"T", "U"})
     assert (folder / "T" / "0").exists() and not (folder / "U" / "0").exists()
-    assert "T-0, whose compacted files are deleted later is passed over: [Errno 5] no" in caplog.text
+    assert "T-0, whose compacted files are deleted later is skipped: [Errno 5] no" in caplog.text
     refused = False
     await store.compaction._round()
     assert not (folder / "T" / "0").exists()

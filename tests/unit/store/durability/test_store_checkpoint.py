@@ -121,7 +121,7 @@ def test_a_file_of_another_length_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(struct.pack(">6q", *VALUES[:6]))
     checkpoint, fault = loaded(tmp_path)
     assert numbers(checkpoint) == (0,) * 7
-    assert fault is not None and "started anew" in fault
+    assert fault is not None and "a new one is begun" in fault
     assert (tmp_path / "checkpoint").stat().st_size == 4096
 
 

@@ -175,9 +175,9 @@ def test_a_file_of_another_size_goes_with_all_newer_ones_and_says_why(world: Wor
     index = world.index()
     size = index_file_size(SLOTS, MOST)
     assert index.load(newest_safe_timestamp=None) == [
-        f"index file {paths[1]} was deleted to be built anew: {size - 1} bytes where {size} are expected "
+        f"index file {paths[1]} was deleted, to be rebuilt: {size - 1} bytes where {size} are expected "
         "(maxHashSlotNum, maxIndexNum)",
-        f"index file {paths[2]} was deleted to be built anew: it follows a file that was deleted",
+        f"index file {paths[2]} was deleted, to be rebuilt: it follows a file that was deleted",
     ]
     assert names(index) == [paths[0].name]
     assert [path.name for path in (world.root / "index").iterdir()] == [paths[0].name]
@@ -205,7 +205,7 @@ def test_a_restored_record_at_the_end_is_believed_after_a_clean_end_alone(world:
     assert clean.load(newest_safe_timestamp=None) == []
     clean.release()
     (told,) = world.index().load(newest_safe_timestamp=1 << 62)
-    assert "its header does not say what its first and last entries do" in told
+    assert "its header does not fit its first and last entries" in told
 
 
 # --- what is found ---

@@ -61,7 +61,7 @@ class AdminStaticTopicProcessor(RequestProcessor):
         with SYNC_FLUSH, not committed in a DLedger group, or behind a long batch."""
         marks = self._store.marks
         if not await marks.make_final(marks.mark()):
-            refuse_if("the mapping is taken, but what was sent before is not safe in time: repeat the command")
+            refuse_if("the mapping is stored, but earlier messages were not on disk in time: repeat the command")
         await self._store.dispatch.finish_turns()
 
     def _config(self, topic: str, fields: HeaderFields) -> TopicConfig:

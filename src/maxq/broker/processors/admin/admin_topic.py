@@ -148,7 +148,7 @@ class AdminTopicProcessor(RequestProcessor):
             end = max(self._store.max_offset(topic, queue_id), 0)
             if offset > end:
                 refuse_if(
-                    f"{PURGED} of topic {topic} is {offset} for queue {queue_id}, which ends at {end}: what is stored "
+                    f"{PURGED} of topic {topic} is {offset} for queue {queue_id}, which ends at {end}: messages stored "
                     "there next would be hidden, too; purge it with purgeTopic"
                 )
 
@@ -189,7 +189,7 @@ class AdminTopicProcessor(RequestProcessor):
         if not stored.ok:
             refusal = put_refusal(stored, self._settings.store)
             raise RequestRefusedError(
-                refusal.code, f"not deleted: {topics[0]} and what was to be deleted with and after it: {refusal.remark}"
+                refusal.code, f"{topics[0]} and its retry topics were not deleted: {refusal.remark}"
             )
         return self._acknowledgement.outcome(stored.end_offset)
 

@@ -71,7 +71,7 @@ class PurgeTopicProcessor(RequestProcessor):
         if config is None:
             raise topic_not_exist(topic)
         if self._topics.is_system_topic(topic):
-            remark = f"{topic} is a system topic: the broker needs what is in it"
+            remark = f"{topic} is a system topic: the broker needs its messages"
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
         if remark := why_not(config):
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)

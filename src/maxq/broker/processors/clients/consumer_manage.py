@@ -97,12 +97,18 @@ class ConsumerManageProcessor(RequestProcessor):
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         use_reset = self._settings.broker.use_server_side_reset_offset
         if use_reset and self._offsets.has_offset_reset(topic, group, queue_id):
-            log.info("group %s, %s queue %d: commit of %d passed over, a reset waits", group, topic, queue_id, offset)
+            log.info(
+                "group %s, %s queue %d: commit of %d ignored, because a reset is pending",
+                group,
+                topic,
+                queue_id,
+                offset,
+            )
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
         if self._is_of_deleted_topic(topic, queue_id, offset):
-            log.info("group %s, %s queue %d: commit of %d passed over, the topic was made anew and has not that many "
+            log.info("group %s, %s queue %d: commit of %d ignored, the topic was created again and has fewer "
                      "messages", group, topic, queue_id, offset)  # fmt: skip
-            return request.reply(ResponseCode.SUCCESS, "The topic was deleted since, and made again")
+            return request.reply(ResponseCode.SUCCESS, "The topic was deleted and created again")
         begins = fields.opt_bool("maxqIfNone")
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
         if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:

@@ -102,7 +102,7 @@ class PullChecks:
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.remote_address}]; "
-                "fetch the route anew, or give the topic more queues with updateTopic",
+                "fetch the route again, or give the topic more queues with updateTopic",
             )
         return topic
 

@@ -108,7 +108,8 @@ class SendChecks:
         return Refusal(
             ResponseCode.INVALID_PARAMETER,
             f"request queueId[{queue_id}] is illegal, {config.describe()} Producer: {remote_address}; "
-            f"queue ids are below {queues} here: fetch the route anew, or give the topic more queues with updateTopic",
+            f"the queue ids of this broker are below {queues}: fetch the route again, or give the topic more queues "
+            "with updateTopic",
         )
 
     def message(
@@ -203,7 +204,7 @@ class SendChecks:
             return None
         return Refusal(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"the property {const.PROPERTY_POP_CK} is given by brokers to messages that are popped; leave it away",
+            f"the property {const.PROPERTY_POP_CK} is given by brokers to messages that are popped; leave it out",
         )
 
     def _transaction(self, properties: Mapping[str, str], sys_flag: int, kind: str) -> Refusal | None:

@@ -183,7 +183,7 @@ class ConsumerFilterManager(PersistentManager):
             log.warning("group %s can not read topic %s: %s", group, topic, error)
             self._forget(topic, group)  # pulls are answered FILTER_DATA_NOT_EXIST
         else:
-            log.info("group %s reads of topic %s what is %.200s", group, topic, subscription.sub_string)
+            log.info("group %s reads the messages of topic %s that match %.200s", group, topic, subscription.sub_string)
 
     def _entry(self, data: ConsumerFilterData, bits: BloomFilterData) -> FilterEntry:
         """Make a compiled entry. Raises FilterExpressionError."""
@@ -218,7 +218,7 @@ class ConsumerFilterManager(PersistentManager):
         for entries in list(self._entries.values()):
             for entry in entries.values():
                 if entry.is_dead and entry.data.dead_time <= oldest:
-                    log.info("the filter of group %s for topic %s is forgotten: dead for long", *_key(entry))
+                    log.info("the filter of group %s for topic %s is deleted (filterDataCleanTimeSpan)", *_key(entry))
                     self._forget(entry.data.topic, entry.data.consumer_group)
         if self._is_changed:
             self._is_changed = False
@@ -241,7 +241,7 @@ class ConsumerFilterManager(PersistentManager):
                 found = data.bloom_filter_data or BloomFilterBits()
                 bits = BloomFilterData(tuple(found.bit_pos), found.bit_num)
                 if not self.bloom_filter.is_valid(bits):
-                    log.info("%s was made for other bloom filters; consumers register anew", self._file)
+                    log.info("%s was made for other bloom filters; consumers register again", self._file)
                     return
                 if data.dead_time == 0:
                     data = _changed(data, dead_time=max(data.born_time, now - _DEAD_SINCE_MS))

@@ -218,8 +218,8 @@ class ConsumerOffsetManager(PeriodicManager):
             for queue_id, offset in behind:
                 end = ends[queue_id]
                 log.warning(
-                    "group %s had consumed %s queue %d up to %d, and the queue ends at %d: what lay behind that is "
-                    "not here, and the group goes on there", group, topic, queue_id, offset, end,
+                    "group %s had consumed %s queue %d up to %d, and the queue ends at %d: the later messages are "
+                    "missing from this store, and the group continues at the end", group, topic, queue_id, offset, end,
                 )  # fmt: skip
                 if group.startswith(SYSTEM_GROUP_PREFIX):
                     self.commit_offset("start", group, topic, queue_id, end)

@@ -179,7 +179,7 @@ class TopicConfigManager(PersistentManager):
             return None
         is_shut = default_topic == names.AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic_enable
         if is_shut or not template.is_inherited:
-            log.warning("no topic %s: template %s is not passed on, producer %s", topic, default_topic, remote_address)
+            log.warning("no topic %s: template %s may not be used, producer %s", topic, default_topic, remote_address)
             return None
         config = TopicConfig(
             topic_name=topic,
@@ -249,7 +249,7 @@ class TopicConfigManager(PersistentManager):
         known = self.topic_config_table
         topics = [topic for topic in order_conf_by_topic if topic in known and not known[topic].order]
         if topics:
-            log.info("ordered from now on: %s", topics)
+            log.info("topics that are ordered from now on: %s", topics)
             self._put([replace(known[topic], order=True) for topic in topics])
 
     def delete_topic_configs(self, topics: Iterable[str]) -> list[str]:

@@ -89,7 +89,7 @@ def _rewrite(spark: SparkSession, run: ArchiveRun, config: CompactConfig, files:
     staged, entries = stage(messages.sortWithinPartitions(*_ORDER), run, form)
     if content_of(entries) != content_of(files):
         raise PipelineError(
-            f"{len(files)} files of {files[0].topic}, {files[0].date} do not have what the manifest says: nothing was "
+            f"{len(files)} files of {files[0].topic}, {files[0].date} do not match the manifest: nothing was "
             "changed. See archive verify"
         )
     placed = run.place(staged, entries)

@@ -154,7 +154,7 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
             try:
                 return write_files(messages, run, config)
             except OvertakenError as error:
-                log.warning("%s; what is left is planned anew", error)
+                log.warning("%s; the rest is planned again", error)
     raise PipelineError(f"other runs archive the same messages into {folder.root}: let one end")
 
 
@@ -169,8 +169,8 @@ def check_names(config: ArchiveConfig) -> None:
         owner = owner_of(files)
         if owner not in (None, files.root.name):
             raise ConfigError(
-                f"{files.root} is the store of broker {owner}: give --broker-name {owner}, for what is archived from "
-                f"this broker has its name (--broker-name {files.root.name} where earlier runs had the folder's)"
+                f"{files.root} is the store of broker {owner}: give --broker-name {owner}, because the archive of "
+                f"this broker has its name (--broker-name {files.root.name} if earlier runs used the folder's name)"
             )
 
 
@@ -212,8 +212,8 @@ def check_not_deleted(spark: SparkSession, path: str, deleted: Mapping[MessageQu
         queue = MessageQueue(row.topic, row.brokerName, row.queueId)
         if queue in last and row.place < deleted[queue]:
             raise PipelineError(
-                f"{name_of(queue)} was archived up to offset {last[queue][0]}, and then its topic was deleted: what is "
-                "there now is another one. Archive it into another folder"
+                f"{name_of(queue)} was archived up to offset {last[queue][0]}, and then its topic was deleted: the "
+                "present topic is a new one. Archive it into another folder"
             )
 
 
@@ -313,7 +313,7 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
             try:
                 return write_files(not_covered(batch, folder.manifest().coverage()), run, config)
             except OvertakenError as error:
-                log.warning("%s; what is left is written anew", error)
+                log.warning("%s; the rest is written again", error)
     raise PipelineError(f"other runs archive the same messages into {folder.root}: let one end")
 
 
@@ -366,8 +366,8 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
     if twice:
         one = twice[0]
         raise PipelineError(
-            f"{name_of(one.queue)} has offsets {one.first} to {one.last} twice in what was read: are two of the store "
-            "directories copies of one another?"
+            f"{name_of(one.queue)} has offsets {one.first} to {one.last} twice among the messages read: are two of the "
+            "store directories copies of one another?"
         )
     new = coverage_of(entries)
     manifest = folder.manifest()

@@ -24,7 +24,7 @@ _KINDS: Final = {
     "entry has wrong time": "an index entry whose time is not that of its message",
     "index chain": "an index entry that does not lead to the one before it in its slot",
     "index slot": "a slot that does not lead to its newest entry",
-    "index header": "a header that does not say what the entries are",
+    "index header": "a header that does not fit the entries",
     "copy differs": "bytes of a copy's log that are not the first store's",
 }
 _FILLING: Final = re.compile("/0{6,}(?=[0-9])")  # zeros in front of a file's name, which is a number
@@ -49,7 +49,7 @@ def write_report(result: AuditResult, path: Path, *, made_ms: int) -> Path:
         report.paragraph(f"Log, ConsumeQueues and index agree{copies}.")
     if any(one.is_live for one in result.stores):
         report.warning(
-            "A broker was running: what it had not dispatched yet counts as missing. Audit again to be sure."
+            "A broker was running: messages that it had not dispatched yet count as missing. Audit again to be sure."
         )
     _stores(report, result)
     if result.fault_count:

@@ -150,7 +150,7 @@ def checked_config(files: StoreFiles, options: RebuildOptions) -> MessageStoreCo
     if files.dledger:
         raise PipelineError(
             f"{files.root}: the log is a DLedger one (dledger-*/data); rebuild makes files beside a CommitLog. "
-            "Remove consumequeue and index: its broker builds them anew"
+            "Remove consumequeue and index: its broker rebuilds them"
         )
     if files.ext_queues or files.settings.properties.get("enableConsumeQueueExt", "").lower() == "true":
         raise PipelineError(
