@@ -21,7 +21,7 @@ from typing import Self
 from maxq.broker.admission.access import broker_access
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
-from maxq.config.host import broker_on, has_access_control
+from maxq.config.host import EVERYWHERE, broker_on, has_access_control, is_loopback
 from maxq.config.loader import texts
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
@@ -68,7 +68,8 @@ class StandaloneServer:
 
     Args:
         store: the broker's store folder.
-        host: address that both listen on and give to clients.
+        host: address that both listen on and give to clients. With 0.0.0.0 they listen on every address, and give
+            clients the one by which others reach this machine. `bindAddress` among the settings is listened on instead.
         namesrv_port, broker_port: 0 takes a free one (for the broker also its VIP and replication ports), and another
             one if somebody else has taken it before `start`; the addresses are certain after that.
         settings: broker properties by RocketMQ's names, on top of those of a standalone broker.
@@ -92,11 +93,13 @@ class StandaloneServer:
     ) -> None:
         if not host:
             raise ConfigError("the host is empty: give an address of this machine, such as 127.0.0.1")
-        self.host = host
+        given = dict(settings or {})
+        self.bind_address = given["bindAddress"] = given.get("bindAddress") or host
+        self.host = _told_to_clients(host, self.bind_address)
         self._disk = disk
         self._clock = clock
         self._rng = rng
-        self._given = (store, namesrv_port, broker_port, dict(settings or {}))
+        self._given = (store, namesrv_port, broker_port, given)
         self._settings, self.warnings = self._choose_ports()
         self.store = Path(self._settings.store.store_path_root_dir)
         self._namesrv: NamesrvController | None = None
@@ -132,15 +135,14 @@ class StandaloneServer:
         """Choose the ports that were not given; returns the broker's settings with them, and warnings of the
         settings."""
         store, namesrv_port, broker_port, given = self._given
-        with naming_port(self.host, namesrv_port, "name server", _NAMESRV_OPTION):
-            self._namesrv_port = namesrv_port or free_ports(self._rng, self.host, ())
-        with naming_port(self.host, broker_port, "broker", _BROKER_OPTION):
-            self._broker_port = broker_port or free_ports(self._rng, self.host, _BROKER_PORTS)
+        with naming_port(self.bind_address, namesrv_port, "name server", _NAMESRV_OPTION):
+            self._namesrv_port = namesrv_port or free_ports(self._rng, self.bind_address, ())
+        with naming_port(self.bind_address, broker_port, "broker", _BROKER_OPTION):
+            self._broker_port = broker_port or free_ports(self._rng, self.bind_address, _BROKER_PORTS)
         own = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
             "brokerIP1": self.host,
-            "bindAddress": self.host,
             "listenPort": str(self._broker_port),
             "haListenPort": str(self._broker_port + 1),
             "namesrvAddr": self.namesrv_address,
@@ -171,7 +173,7 @@ class StandaloneServer:
         folder = self.store / "namesrv"
         namesrv = {
             "listenPort": str(self._namesrv_port),
-            "bindAddress": self.host,
+            "bindAddress": self.bind_address,
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(folder / "namesrv.properties"),
         }
@@ -180,7 +182,7 @@ class StandaloneServer:
         settings, _ = NamesrvSettings.from_properties(namesrv, source="standalone")
         access = broker_access(self._settings, disk=self._disk, clock=self._clock)
         self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access)
-        with naming_port(self.host, self._namesrv_port, "name server", _NAMESRV_OPTION):
+        with naming_port(self.bind_address, self._namesrv_port, "name server", _NAMESRV_OPTION):
             await self._namesrv.start()
         try:
             self._broker = BrokerController(
@@ -332,6 +334,13 @@ def naming_port(host: str, port: int, use: str, option: str) -> Iterator[None]:
         else:
             raise
         raise AddressRefusedError(host, port, use, reason) from error
+
+
+def _told_to_clients(host: str, bind_address: str) -> str:
+    """Return the address that clients are given: the host, unless only this machine reaches it and the servers listen
+    elsewhere; never 0.0.0.0, to which no other machine can connect."""
+    address = bind_address if is_loopback(host) else host
+    return system_host().address if address == EVERYWHERE else address
 
 
 def _is_shared(setting: str) -> bool:

@@ -21,6 +21,7 @@ from benches.load.request import Target
 import maxq as maxq_package
 from maxq.errors import StoreRefusedError
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.own_address import own_address
 from maxq.standalone import AddressRefusedError, PortInUseError, StandaloneServer
 from maxq.testing.server_process import ServerProcess, StandaloneProcess, facts_of
 from tests.integration.cli.harness import maxq
@@ -132,6 +133,27 @@ def test_busy_port_is_named(tmp_path: Path, server: StandaloneProcess) -> None:
 def test_an_address_of_another_machine_is_refused(tmp_path: Path, host: str, ports: tuple[int, int]) -> None:
     with pytest.raises(AddressRefusedError, match=f"'{host}' is no address of this machine; give one that is"):
         maxq_package.Standalone(tmp_path, host, *ports).start()
+
+
+@pytest.mark.parametrize(
+    ("host", "settings"), [("0.0.0.0", {}), ("127.0.0.1", {"bindAddress": "0.0.0.0"})], ids=["host", "bindAddress"]
+)
+def test_who_listens_everywhere_gives_clients_an_address_that_others_reach(host: str, settings: dict[str, str]) -> None:
+    with maxq_package.Standalone(host=host, settings=settings) as mq:
+        for told in (mq.namesrv_address, mq.broker_address):
+            assert told.rpartition(":")[0] == own_address()
+        for address in (mq.namesrv_address, "127.0.0.1:" + mq.namesrv_address.rpartition(":")[2]):
+            sent = maxq("produce", "T", text="hello\n", namesrv=address)
+            assert sent.code == 0, sent.err
+            assert mq.broker_address in maxq("admin", "clusterList", "--csv", namesrv=address).out
+
+
+def test_a_host_that_is_given_is_told_to_clients_whatever_is_listened_on() -> None:
+    with maxq_package.Standalone(host="localhost", settings={"bindAddress": "127.0.0.1"}) as mq:
+        assert mq.namesrv_address.startswith("127.0.0.1:")
+    own = own_address()
+    with maxq_package.Standalone(host=own, settings={"bindAddress": "0.0.0.0"}) as mq:
+        assert mq.broker_address.startswith(f"{own}:") and mq.namesrv_address.startswith(f"{own}:")
 
 
 def test_a_file_in_the_place_of_the_store_is_refused(tmp_path: Path) -> None:

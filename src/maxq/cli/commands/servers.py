@@ -60,7 +60,9 @@ def standalone(
     store: Annotated[Path, typer.Option(parser=folder, help="Folder to keep messages in.", metavar="DIR")] = Path(
         "maxq-store"
     ),
-    host: Annotated[str, typer.Option(help="Address to listen on and to give to clients.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on and to give to clients; 0.0.0.0: all of this machine.")
+    ] = "127.0.0.1",
     namesrv_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_NAMESRV_PORT,
     broker_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_BROKER_PORT,
     ready_file: ReadyFileOption = None,
@@ -79,8 +81,8 @@ def standalone(
 
     def ready() -> Ready:
         facts = {"name server": server.namesrv_address, "broker": server.broker_address, "store": str(server.store)}
-        if not is_loopback(host):
-            facts |= where_it_listens(host, server.is_guarded)
+        if not is_loopback(server.bind_address):
+            facts |= where_it_listens(server.bind_address, server.is_guarded)
         return Ready("standalone", server.broker_name, time.monotonic() - started, facts)
 
     serve(
