@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
 _SMALL_GAP = 64 * 1024
+_MOST_PARTS = 5_000  # of the log in one bulk answer: to ask whether one is in memory takes the loop some µs
 
 
 class TagFilter(Protocol):
@@ -223,7 +224,14 @@ class MessageReader:
         if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
             return scan, []
         if pull.bulk is not None:
-            return scan, self._not_in_memory(_islands(scan.ranges)) if pull.may_wait else []
+            if pull.bulk.omit == OMIT_RECORDS:  # nothing of them is read
+                return scan, []
+            parts = _islands(scan.ranges)
+            if len(parts) > _MOST_PARTS:
+                fewer = pull._replace(max_nums=_MOST_PARTS)
+                scan = self._scan(units, first_index, codes, fewer, max_units, max_physical)
+                parts = _islands(scan.ranges)
+            return scan, self._not_in_memory(parts) if pull.may_wait else []
         if not self._not_in_memory(scan.ranges):
             return scan, []
         scan = self._scan(units, first_index, codes, pull, max_units, in_memory)

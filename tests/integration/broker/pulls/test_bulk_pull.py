@@ -5,6 +5,8 @@ import pytest
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.runtime.files.system import SystemMappedRegion
+from maxq.store.read import message_reader
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, messages_of
 
@@ -64,6 +66,34 @@ async def test_places_only_are_told_without_records(broker: RunningBroker) -> No
     assert (reply.code, reply.body_length) == (0, 0)
     assert int(reply.ext["nextBeginOffset"]) == 10 + int(reply.ext["maxqCount"])
     assert 1_000 < int(reply.ext["maxqBytes"]) <= 1_500
+
+
+async def test_places_are_told_of_records_that_stay_on_the_disk(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await start_broker(accessMessageInMemoryMaxRatio="0")
+    await fill(broker, 40)
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
+    loaded: list[int] = []
+    monkeypatch.setattr(SystemMappedRegion, "load", lambda region, start, end: loaded.append(end - start))
+    assert (await bulk(broker, omit="records")).ext["maxqCount"] == "40"
+    assert loaded == []
+
+
+async def test_an_answer_from_the_disk_is_of_few_parts_of_the_log(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop asks of each whether it is in memory. What is not asked of is not in the answer."""
+    monkeypatch.setattr(message_reader, "_MOST_PARTS", 10)
+    monkeypatch.setattr(message_reader, "_SMALL_GAP", 0)
+    broker = await start_broker(accessMessageInMemoryMaxRatio="0")
+    await fill(broker, 40)
+    loaded: list[int] = []
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
+    monkeypatch.setattr(SystemMappedRegion, "load", lambda region, start, end: loaded.append(end - start))
+    reply = await bulk(broker, 7)
+    assert [message.queue_offset for message in messages_of(reply)] == list(range(7, 17))
+    assert (reply.ext["nextBeginOffset"], sum(loaded)) == ("17", reply.body_length)
 
 
 async def test_filters_count_here_too(start_broker: Start) -> None:
