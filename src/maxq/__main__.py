@@ -1,6 +1,7 @@
 """`maxq` and `python -m maxq`."""
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ def main() -> int:
     gc.set_threshold(_COLLECT_AT)
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _replace_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does: a command outlives a poor character set
+        sys.stdout.reconfigure(errors="backslashreplace")
     is_python_s = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # in the background it is ignored
     if is_python_s:  # while modules are loaded there is nothing to end in good order: Ctrl-C ends the process
         signal.signal(signal.SIGINT, signal.SIG_DFL)

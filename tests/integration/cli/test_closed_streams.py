@@ -1,5 +1,6 @@
 """Standard streams that are closed, or whose disk is full: what a command says, and that nothing counts as done."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,20 @@ def test_sending_without_servers_names_the_one_that_is_missing(tmp_path: Path) -
     finally:
         process.kill()
         process.wait()
+
+
+def test_what_the_locale_has_no_character_for_ends_no_command(namesrv: str, tmp_path: Path) -> None:
+    """Many consoles still speak Latin-1 or GBK, and names of folders may be any bytes."""
+    latin = "PYTHONIOENCODING=latin1"
+    sent = shell("echo 'price: 5 €' | maxq produce Latin", namesrv)
+    assert sent.returncode == 0, sent.stderr
+    printed = shell(f"{latin} maxq admin printMsg -t Latin -d true", namesrv)
+    assert printed.returncode == 0 and r"price: 5 \u20ac" in printed.stdout, printed.stderr
+    folder = tmp_path / "store\udcff"
+    command = [sys.executable, "-m", "maxq", "standalone", "--store", str(folder), "--namesrv-port", "0"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin1"}
+    with subprocess.Popen([*command, "--broker-port", "0"], stdout=subprocess.PIPE, env=environment) as server:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        server.terminate()
+    assert said.isascii() and facts_of(said.decode())["store"] == str(folder)

@@ -96,6 +96,14 @@ async def test_those_who_ask_for_messages_get_it_as_it_is(namesrv: str, name: Na
         while len(found) < len(wanted):
             found += await lite.poll(500)
     _check(found, wanted)
+    rows: list[dict[str, object]] = []
+    table = async_lite_pull_consumer(name("A"), namesrv, consume_from_where=FIRST)
+    await table.subscribe(topic)
+    async with table, asyncio.timeout(20):
+        while len(rows) < len(wanted):
+            rows += (await table.poll_arrow(500, columns=["body", "bodyFault"])).to_pylist()
+    told = {message.body: message.body_fault or None for message in found}
+    assert {row["body"]: row["bodyFault"] for row in rows} == told
     found.clear()
     simple = async_simple_consumer(name("S"), namesrv, consume_from_where=FIRST)
     await simple.subscribe(topic)

@@ -53,7 +53,7 @@ def say(event: str, text: str, **facts: Any) -> None:
     continues."""
     try:
         is_terminal = sys.stdout.isatty()
-        print(text if is_terminal else json.dumps({"event": event, **facts}, ensure_ascii=False), flush=True)
+        print(text if is_terminal else json.dumps({"event": event, **facts}), flush=True)  # ASCII, whatever the locale
     except OSError:
         drop_unread_output()
 

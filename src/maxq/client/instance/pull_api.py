@@ -377,6 +377,9 @@ def unpack(message: MessageExt) -> list[MessageExt]:
     except RemoteProtocolError as error:
         message.body_fault = str(error)
         return [message]
+    if not batch:
+        message.body_fault = "the body is marked as a batch, and has no message"
+        return [message]
     return [
         MessageExt(
             message.topic,

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import DataLossError, PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.records.record_batches import scan_rows
 from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.source.scan import wire_partitions
+from maxq.pipeline.wire import wire_reader
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.message.message import MessageExt, encode_record
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.standalone import Standalone
 from maxq.store.log import record_cy
 from tests.unit.pipeline.conftest import Fill
@@ -204,3 +208,19 @@ def test_each_record_is_scanned_once(
     rows = [row for batch in reader.read(ranges) for row in batch.to_pylist()]
     assert [row["body"] for row in rows] == [b"0/%d" % n for n in range(3, 700)] + [b"1/%d" % n for n in range(90)]
     assert scanned == len(rows)
+
+
+def test_what_is_wrongly_marked_as_a_batch_is_one_message() -> None:
+    """Java's broker believes its producers; a job must not end at each such message."""
+    marked = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+    sent = [(b"before", 0), (b"no batch", marked), (b"", marked), (b"behind", 0)]
+    view = memoryview(
+        b"".join(
+            encode_record(
+                MessageExt("T", body, {}, queue_offset=n, sys_flag=flag, store_host=bytes(8), born_host=bytes(8))
+            )
+            for n, (body, flag) in enumerate(sent)
+        )
+    )
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 9, check_offset=False)
+    assert bytes(wire_reader._unpacked(view, rows)) == bytes(view)

@@ -267,6 +267,8 @@ def test_a_body_that_is_not_what_its_flag_says_stays_as_it_is() -> None:
 
 
 def test_what_is_called_an_inner_batch_and_is_none_is_one_message() -> None:
+    (empty,) = unpack(MessageExt("T", b"", sys_flag=MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP))
+    assert empty.body_fault, "it is no less a message"
     (message,) = unpack(MessageExt("T", b"no batch", sys_flag=MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP))
     assert message.body == b"no batch" and message.body_fault
 
