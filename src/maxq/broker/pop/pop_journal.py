@@ -92,6 +92,7 @@ class PopJournal:
     ) -> None:
         self._store = store
         self._offsets = offsets
+        offsets.oldest_key = f"{JOURNAL_TOPIC}@{JOURNAL_GROUP}"
         self._clock = clock
         self._may_write = may_write
         self.known_to_slaves: Callable[[], int | None] = lambda: None

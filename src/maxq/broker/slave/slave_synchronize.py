@@ -455,6 +455,7 @@ class SlaveSynchronize:
             if "deletedTopics" in first:
                 self._tables.adopt_deletions(first["deletedTopics"])
             named: set[str] | None = set() if offsets.has_news_of_operators(first) else None
+            offsets.begin_copy()
             page = first
             while True:
                 await self._take_page(page)

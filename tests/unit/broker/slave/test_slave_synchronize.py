@@ -1,6 +1,7 @@
 """SlaveSynchronize against a master that is a table of answers."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from typing import cast
@@ -317,6 +318,40 @@ async def test_a_table_of_offsets_that_is_longer_than_a_frame_comes_in_pages(set
     asked = scene.client.codes().count(RequestCode.GET_ALL_CONSUMER_OFFSET)
     assert asked > 4
     assert scene.client.longest_answer < 1 << 19
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_says_how_much_of_a_journal_is_read_is_never_copied_newer_than_groups_offsets(fails: bool) -> None:
+    """Pages may be seconds apart. A start would not read of what was acknowledged meanwhile."""
+    scene = Scene()
+    master, slave = scene.master.offsets, scene.slave.offsets
+    master.oldest_key = slave.oldest_key = "journal@reader"
+    numbers = itertools.count(1)
+
+    def move_on() -> None:
+        number = next(numbers)
+        for topic, group in (("T", "G"), ("journal", "reader")):
+            master.commit_offset("c", group, topic, 0, number)
+
+    master.commit_offset("c", "G", "T", 0, 0)
+    for other in range(10_000):
+        master.commit_offset("c", "Other", f"{'T' * 100}{other}", 0, 1)
+    move_on()
+    assert await scene.synchronize.sync_all()
+
+    async def invoke(address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        if command.code == RequestCode.GET_ALL_CONSUMER_OFFSET and command.ext["page"]:
+            move_on()
+        answer = await scene.master.send(command)
+        if fails and command.code == RequestCode.GET_ALL_CONSUMER_OFFSET and "nextPage" not in (answer.ext or {}):
+            raise RemotingTimeoutError("too late")
+        return answer
+
+    scene.client.invoke = invoke  # type: ignore[method-assign]
+    for _ in range(3):
+        await scene.synchronize.sync_all()
+        assert 1 <= slave.query_offset("reader", "journal", 0) <= slave.query_offset("G", "T", 0)
+    assert (slave.query_offset("reader", "journal", 0) > 1) == (not fails)
 
 
 def with_commit_for_master(offset: int) -> Scene:

@@ -56,6 +56,9 @@ class ConsumerOffsetManager(PeriodicManager):
         deletions_since: tells which topics the log says were deleted behind a physical offset.
         when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
             consumer commits; with `@group` and no queue ids when he has removed all offsets of a group.
+        oldest_key: `topic@group` of the offset that says what a start reads of a journal in the log. No copy of the
+            table may have it newer than the others: it is on the first page, and a slave takes it when it has all
+            pages.
         when_begun: called with topic, group, queue id and offset when a member of a new group has said where it begins.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
@@ -84,6 +87,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
+        self.oldest_key = ""
+        self._oldest: dict[int, int] | None = None  # that the pages of the master that were copied so far say
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
         self.changes = OperatorChanges()
@@ -254,6 +259,10 @@ class ConsumerOffsetManager(PeriodicManager):
         """Return all offsets in the JSON of another broker's offset table."""
         return read_offset_table(value)
 
+    def begin_copy(self) -> None:
+        """Begin to copy the master's table: `take_from_master` for each page, then `took_from_master`."""
+        self._oldest = None
+
     def take_from_master(self, page: dict[str, Any]) -> None:
         """Replace offsets of this table by those of a page of the master's. Offsets that only this table has stay, and
         so do those that clients have committed here and that the master has yet to get.
@@ -262,6 +271,8 @@ class ConsumerOffsetManager(PeriodicManager):
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
         taken = self._of_living_topics(page)
+        oldest = taken.pop(self.oldest_key, None)
+        self._oldest = oldest if self._oldest is None else self._oldest
         own = self.slave_commits.table()
         for key in own.keys() & taken.keys():
             _move_on(taken[key], own[key])
@@ -309,6 +320,9 @@ class ConsumerOffsetManager(PeriodicManager):
         version = first_page.get("dataVersion")
         if version is not None:
             self.data_version = DataVersion.from_json(version)
+        if self._oldest is not None:
+            self._table(self.oldest_key).update(self._oldest)
+            self._oldest, self._is_dirty = None, True
         if self.has_acted:
             self.has_acted, self._is_dirty = False, True
         self.has_set(_set_up_to(first_page))
@@ -563,10 +577,14 @@ class ConsumerOffsetManager(PeriodicManager):
         """
         position = self._places.position_of(mark)
         rows: dict[str, list[bytes]] = {}
+        if not position and (oldest := self.offset_table.get(self.oldest_key)) is not None:
+            rows["offsetTable"] = [offset_row(self.oldest_key, oldest)]
         for name, row in self.rows_from(position):
             if size <= 0:
                 return rows, self._places.mark_of(position)
-            rows.setdefault(name, []).append(row)
+            some = rows.setdefault(name, [])
+            if some[:1] != [row]:
+                some.append(row)
             size -= len(row)
             position += 1
         return rows, ""
