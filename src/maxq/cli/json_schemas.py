@@ -144,6 +144,7 @@ _ADMIN: Final[dict[str, Schema]] = {
                     brokerOffset=WHOLE,
                     consumerOffset=WHOLE,
                     clientIp=maybe(TEXT),
+                    clientId=maybe(TEXT),
                     diff=WHOLE,
                     inflight=WHOLE,
                     lastTime=TIME_TEXT,
@@ -152,7 +153,20 @@ _ADMIN: Final[dict[str, Schema]] = {
         }
     ),
     "consumerConnection": OBJECT,
-    "consumerStatus": {"anyOf": [rows(index=TEXT, clientId=TEXT, clientAddr=TEXT, version=TEXT, queues=WHOLE), OBJECT]},
+    "consumerStatus": {
+        "anyOf": [
+            rows(
+                index=TEXT,
+                clientId=TEXT,
+                clientAddr=TEXT,
+                version=TEXT,
+                queues=WHOLE,
+                subscriptions=mapping(TEXT),
+                jstack=maybe(TEXT),
+            ),
+            OBJECT,
+        ]
+    },
     "producerConnection": CONNECTIONS,
     "producer": rows(producerGroup=TEXT, clientId=TEXT, clientAddr=TEXT, language=TEXT, version=TEXT),
     "setConsumeMode": done(brokers=TEXTS, mode=TEXT),

@@ -1,6 +1,7 @@
 """Group and connection commands of mqadmin."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -192,20 +193,28 @@ async def consumer_progress(
         del columns["clientIp"]
     rows = []
     for queue, at in sorted(stats.offset_table.items()):
-        client = [clients.get(queue, "N/A")] if clients else []
+        client = [clients[queue][0] if queue in clients else "N/A"] if clients else []
         place = (queue.topic, queue.broker_name, queue.queue_id, at.broker_offset, at.consumer_offset)
         behind = (at.broker_offset - at.consumer_offset, at.pull_offset - at.consumer_offset)
         rows.append((*place, *client, *behind, format_time(at.last_timestamp)))
     notes = ["", f"Consume TPS: {stats.consume_tps:.2f}", f"Consume Diff Total: {stats.total_diff}"]
-    return Report(columns, rows, notes=[*notes, f"Consume Inflight Total: {stats.inflight_total_diff}"])
+    notes.append(f"Consume Inflight Total: {stats.inflight_total_diff}")
+    report = Report(columns, rows, notes=notes)
+    if not clients:
+        return report
+    ids = [clients[queue][1] if queue in clients else "N/A" for queue in sorted(stats.offset_table)]
+    value = [{**row, "clientId": client_id} for row, client_id in zip(report.objects(), ids, strict=True)]
+    return replace(report, value=value)
 
 
-async def _clients_by_queue(admin: Admin, group: str) -> dict[MessageQueue, str]:
+async def _clients_by_queue(admin: Admin, group: str) -> dict[MessageQueue, tuple[str, str]]:
+    """Return the address and the client id of the member that has each queue."""
     found = {}
     for connection in (await admin.groups.connections(group)).connection_set:
-        info = await admin.groups.running_info(group, connection.client_id or "")
+        client_id = connection.client_id or ""
+        info = await admin.groups.running_info(group, client_id)
         ip = (connection.client_addr or "").rpartition(":")[0]
-        found.update(dict.fromkeys(info.mq_table, ip))
+        found.update(dict.fromkeys(info.mq_table, (ip, client_id)))
     return found
 
 
@@ -280,7 +289,7 @@ async def consumer_status(
     group: Group,
     client_id: Annotated[str | None, typer.Option("-i", "--clientId", help="One member, in full.")] = None,
     broker: BrokerAddr = None,
-    jstack: Annotated[bool, typer.Option("-s", "--jstack", help="With the stacks of its threads.")] = False,
+    jstack: Annotated[bool, typer.Option("-s", "--jstack", help="With the stacks of the threads.")] = False,
 ) -> Report:
     """The state that the members of a consumer group report."""
     if client_id is not None:
@@ -298,16 +307,26 @@ async def consumer_status(
         return Report(columns, rows, value=_member(info), notes=notes)
     members = await admin.groups.connections(group, broker)
     subscriptions: dict[str, dict[str, str]] = {}
+    stacks: list[str] = []
+    details: list[dict[str, Any]] = []
     member_rows = []
     for number, (name, address, _, version) in enumerate(_connection_rows(members.connection_set), 1):
-        info = await admin.groups.running_info(group, name)
+        info = await admin.groups.running_info(group, name, jstack=jstack)
         subscriptions[name] = {data.topic: subscription_text(data) for data in info.subscription_set}
+        details.append({"subscriptions": subscriptions[name]})
+        if info.jstack:
+            stacks += ["", f"Threads of {name}:", "", info.jstack]
+            details[-1]["jstack"] = info.jstack
         member_rows.append((f"{number:03d}", name, address, version, len(info.mq_table)))
     notes = ["Same subscription in the same group of consumer"]
     if differing := compared_subscriptions(subscriptions):
-        notes = ["WARN: Different subscription in the same group of consumer!!! Messages are lost to it:", *differing]
+        notes = [
+            "WARN: Different subscription in the same group of consumer!!! Members do not get all that they want:",
+            *differing,
+        ]
     columns = {"index": "#Index", "clientId": "#ClientId", "clientAddr": "#ClientAddr", "version": "#Version"}
-    return Report(columns | {"queues": "#Queues"}, member_rows, notes=["", *notes])
+    report = Report(columns | {"queues": "#Queues"}, member_rows, notes=["", *notes, *stacks])
+    return replace(report, value=[row | more for row, more in zip(report.objects(), details, strict=True)])
 
 
 def _member(info: ConsumerRunningInfo) -> dict[str, Any]:

@@ -165,10 +165,15 @@ class TopicRoutes:
                 topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)
             )
         if not info.queues:
-            text = f"topic {topic} has a route but no queue that takes messages: no broker of it has "
             if any(data.perm & PERM_WRITE for data in self.table[topic].queue_datas):
-                raise NoMasterError(f"{text}write permission and a master online; one may be starting: try again")
-            raise ClientError(f"{text}write permission; an operator gives it (`maxq admin updateTopicPerm`)")
+                raise NoMasterError(
+                    f"no master of topic {topic} is online, and slaves take no messages: start a master "
+                    "(`maxq admin clusterList` shows which brokers are there), or try again while one starts"
+                )
+            raise ClientError(
+                f"no broker of topic {topic} has write permission; an operator gives it (`maxq admin updateTopicPerm`, "
+                "or `addWritePerm` after `wipeWritePerm`)"
+            )
         return info
 
     async def _find_publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
@@ -186,7 +191,7 @@ class TopicRoutes:
                         raise
                     text = (
                         f"topic {topic} does not exist, and no broker makes topics of itself (autoCreateTopicEnable): "
-                        f"create it, as with `maxq topic create`; the name server says: {error.remark}"
+                        f"create it, as with `maxq admin updateTopic`; the name server says: {error.remark}"
                     )
                     raise NoRouteError(error.code, text, address=error.address) from None
         except (RemotingError, BrokerError):

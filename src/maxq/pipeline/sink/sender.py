@@ -142,7 +142,7 @@ class PublishRoutes:
         if route is None or not queues:
             raise PipelineError(
                 f"topic {topic} takes no messages: no broker has it for writing, and none makes topics of itself "
-                "(autoCreateTopicEnable); create it with `maxq topic create`"
+                "(autoCreateTopicEnable); create it with `maxq admin updateTopic`"
             )
         self._remember(topic, route, queues)
         return queues

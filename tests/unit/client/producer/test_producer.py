@@ -218,7 +218,7 @@ def test_without_a_template_an_unknown_topic_is_refused() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         async with make(cluster) as producer:
-            with pytest.raises(NoRouteError, match=r"topic NEW does not exist.*`maxq topic create`"):
+            with pytest.raises(NoRouteError, match=r"topic NEW does not exist.*`maxq admin updateTopic`"):
                 await producer.send(Message("NEW", b"x"))
 
     simulate(story)
@@ -242,7 +242,7 @@ def test_a_topic_that_nobody_may_write_is_refused_with_the_reason() -> None:
         await cluster.start()
         cluster.route("T", perm=4)
         async with make(cluster) as producer:
-            with pytest.raises(ClientError, match="no queue that takes messages"):
+            with pytest.raises(ClientError, match="no broker of topic T has write permission"):
                 await producer.send(Message("T", b"x"))
 
     simulate(story)

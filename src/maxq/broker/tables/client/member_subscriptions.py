@@ -2,7 +2,8 @@
 
 A group has one subscription: the newest heartbeat's. A member that subscribes otherwise gets queues like everybody
 else, so messages that it alone wants are not delivered from the others' queues, and are lost to the group in silence.
-RocketMQ shows it in consumerStatus only, to who looks; here it is said when it begins.
+RocketMQ shows it in consumerStatus only. MaxQ also logs it when it begins, and once more when members begin to want
+different messages of one topic: a program that subscribes after its start differs for a moment by lacking the topic.
 """
 
 import logging
@@ -36,6 +37,7 @@ class MemberSubscriptions:
         self._members: dict[Connection, tuple[str, Wanted]] = {}  # client id, and what it wants
         self._views: Counter[frozenset[tuple[str, str]]] = Counter()  # how many members want just that
         self.is_different = False
+        self._is_conflict_logged = False  # of different messages of one topic, since `is_different`
 
     def update(self, channel: ClientChannelInfo, subscriptions: Iterable[SubscriptionData]) -> None:
         """Adopt a member's subscriptions from its heartbeat."""
@@ -68,7 +70,7 @@ class MemberSubscriptions:
         differing = [topic for topic in topics if len({wanted.get(topic) for wanted in views}) > 1]
         members = sorted(self._some_members(), key=lambda member: member[0])
         return "; ".join(
-            f"{client_id} wants " + ", ".join(f"of {topic} {wanted.get(topic, 'nothing')}" for topic in differing)
+            f"{client_id}: " + ", ".join(f"{topic} {_choice(wanted.get(topic))}" for topic in differing)
             for client_id, wanted in members
         )
 
@@ -80,14 +82,28 @@ class MemberSubscriptions:
             members += islice((one for one in self._members.values() if one[1] != newest), 1)
         return members
 
+    def _has_conflict(self) -> bool:
+        """Returns whether two members want different messages of one topic."""
+        wanted: dict[str, str] = {}
+        return any(wanted.setdefault(topic, choice) != choice for view in self._views for topic, choice in view)
+
     def _judge(self) -> None:
         was_different = self.is_different
         self.is_different = len(self._views) > 1
-        if self.is_different and not was_different:  # said when it begins: each member of 400 that follows is no news
+        if not self.is_different:
+            self._is_conflict_logged = False
+            if was_different:
+                log.info("the members of consumer group %s subscribe alike again", self._group)
+            return
+        has_new_conflict = not self._is_conflict_logged and self._has_conflict()
+        self._is_conflict_logged |= has_new_conflict
+        if has_new_conflict or not was_different:  # not for each member of 400 that follows
             log.error(
-                "the members of consumer group %s subscribe differently, so messages are lost to them: %.2000s; let "
-                "all members of a group subscribe alike, or give them groups of their own",
+                "the members of consumer group %s subscribe differently, so they do not get all messages that they "
+                "want: %.2000s; let all members of a group subscribe alike, or give them groups of their own",
                 self._group, self.describe(),
             )  # fmt: skip
-        elif was_different and not self.is_different:
-            log.info("the members of consumer group %s subscribe alike again", self._group)
+
+
+def _choice(wanted: str | None) -> str:
+    return "not subscribed" if wanted is None else f"({wanted})"

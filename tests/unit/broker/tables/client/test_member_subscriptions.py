@@ -10,8 +10,10 @@ from maxq.protocol.body.subscription import build_subscription_data
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 
 
-async def heartbeat(world: BrokerWorld, member: FakeConnection, name: str, expression: str, kind: str = "TAG") -> None:
-    subscriptions = [build_subscription_data("T", expression, kind, sub_version=1)]
+async def heartbeat(
+    world: BrokerWorld, member: FakeConnection, name: str, expression: str, kind: str = "TAG", *, topics: str = "T"
+) -> None:
+    subscriptions = [build_subscription_data(topic, expression, kind, sub_version=1) for topic in topics]
     body = HeartbeatData(name, [], [ConsumerData("G", subscription_data_set=subscriptions)])
     assert (await world.call(RequestCode.HEART_BEAT, body=body.encode(), fake=member)).code == 0
 
@@ -28,7 +30,7 @@ async def test_it_is_said_once_and_by_name(caplog: pytest.LogCaptureFixture) -> 
         await heartbeat(world, other, "c2", "TagB || TagA")
     (text,) = errors(caplog)
     assert "consumer group G subscribe differently" in text
-    assert "c1 wants of T TagA; c2 wants of T TagA || TagB" in text
+    assert "c1: T (TagA); c2: T (TagA || TagB)" in text
     assert world.consumers.subscribing_differently() == ["G"]
 
 
@@ -62,3 +64,24 @@ async def test_hundreds_of_members_that_change_one_after_the_other_are_a_line(ca
             await heartbeat(world, member, f"c{number}", expression)
     (text,) = errors(caplog)
     assert len(text) < 3000
+
+
+async def test_a_member_that_subscribes_after_its_start_does_not_hide_what_it_wants(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, one, other = BrokerWorld(), FakeConnection(), FakeConnection()
+    await heartbeat(world, one, "c1", "TagA")
+    await heartbeat(world, other, "c2", "TagB", topics="")
+    for _ in range(3):
+        await heartbeat(world, other, "c2", "TagB")
+    lacking, conflict = errors(caplog)
+    assert "c1: T (TagA); c2: T not subscribed" in lacking
+    assert "c1: T (TagA); c2: T (TagB)" in conflict
+
+
+async def test_members_that_agree_in_between_are_reported_again(caplog: pytest.LogCaptureFixture) -> None:
+    world, one, other = BrokerWorld(), FakeConnection(), FakeConnection()
+    await heartbeat(world, one, "c1", "TagA")
+    for expression in ("TagB", "TagA", "TagB"):
+        await heartbeat(world, other, "c2", expression)
+    assert len(errors(caplog)) == 2
