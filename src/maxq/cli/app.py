@@ -122,6 +122,10 @@ def _run(words: list[str]) -> int:
         raise
     except OSError as error:
         return _fail(error_line(error), ExitCode.FAILED)
+    except UnicodeEncodeError as error:  # only names of files may have such bytes
+        if error.reason != "surrogates not allowed":
+            raise
+        return _fail(f"{error.object!r:.80} has bytes that are no UTF-8; correct the argument", ExitCode.WRONG_USE)
 
 
 def _fail(message: str, code: int, where: str = "maxq") -> int:

@@ -211,7 +211,7 @@ class RemotingClient(RemotingEndpoint):
             raise RemotingConnectError(f"connect to <{address}> failed: {reason}", address=address) from None
         except UntrustedServerError as error:
             raise UntrustedServerError(f"connect to <{address}> failed: {error}", address=address) from None
-        except (OSError, RemotingSendError) as error:
+        except (OSError, UnicodeError, RemotingSendError) as error:
             raise RemotingConnectError(
                 f"connect to <{address}> failed: {_reason(error)}",
                 address=address,
@@ -408,7 +408,9 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _reason(error: OSError | RemotingSendError) -> str:
+def _reason(error: OSError | UnicodeError | RemotingSendError) -> str:
     """Return an error's text without the address and the number that asyncio puts before it."""
+    if isinstance(error, UnicodeError):  # of the codec `idna`
+        return "the host is no name that a machine can have"
     number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number) if number is not None and number > 0 else getattr(error, "strerror", None) or str(error)

@@ -157,11 +157,11 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_left_queued", "_left_unsent",
-        "_loop", "_out", "_out_size", "_own_end", "_own_filled", "_paused", "_remote_host", "_requests", "_resting",
-        "_socket", "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes",
-        "close_reason", "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed",
-        "is_introduced", "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_is_writing", "_left_queued",
+        "_left_unsent", "_loop", "_out", "_out_size", "_own_end", "_own_filled", "_paused", "_remote_host", "_requests",
+        "_resting", "_socket", "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes",
+        "close_reason", "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed", "is_introduced",
+        "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -194,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._in_pass = False
+        self._is_writing = False  # pieces of a frame are given to the transport, one after the other
         self._paused = False
         self._resting = False
         self._requests = ClientConnection[_Waiter]("", limit=endpoint.request_limit, numbers=endpoint.next_opaque)
@@ -358,9 +359,12 @@ class Connection(asyncio.BufferedProtocol):
         """Send `count` encoded requests, whose `waiters` are entered; `body`, if it is not empty, is that of the last
         one."""
         self._requests.requests += count
-        self.write([frames])
-        if body:
-            self.write([body])
+        self.write([frames, body] if body else [frames])
+
+    def send_left(self) -> None:
+        """Send what `send_at_once` (socket_io_cy) has left."""
+        if not self.is_closed and not self._in_pass:
+            self._flush()
 
     def broken(self) -> RemotingSendError:
         """Make the error for who waits for an answer when the connection is closed."""
@@ -735,9 +739,13 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if self._tls is not None:
                 transport.write(self._tls.encrypt(out))
-            elif len(out) == 1 or out_size > _JOINED_AT_MOST:
+            elif len(out) == 1:
+                transport.write(out[0])
+            elif out_size > _JOINED_AT_MOST:
+                self._is_writing = True
                 for buffer in out:
                     transport.write(buffer)
+                self._is_writing = False
             else:
                 transport.writelines(out)
         except BaseException:

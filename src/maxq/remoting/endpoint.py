@@ -10,6 +10,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from itertools import count
 from typing import Final, Protocol
 
 from maxq.codes import MQVersion, ResponseCode
@@ -118,7 +119,7 @@ class RemotingEndpoint:
         self._listeners: list[ConnectionListener] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancelled_wait_s: float | None = None  # how long they may go on when they were cancelled; None: for ever
-        self._opaque = 0
+        self._opaques = count()
         self._idle_seconds = idle_seconds
         self._idle_timer: asyncio.TimerHandle | None = None
         self._goes_away = False
@@ -148,10 +149,8 @@ class RemotingEndpoint:
         self._listeners.append(listener)
 
     def next_opaque(self) -> int:
-        """Return the number for the next request of this side: an int32, from 0 on."""
-        opaque = self._opaque
-        self._opaque = (opaque + 1) & 0x7FFFFFFF
-        return opaque
+        """Return the number for the next request of this side: an int32, from 0 on. Any thread may call this."""
+        return next(self._opaques) & 0x7FFFFFFF
 
     # --- connections -------------------------------------------------------------------------------------------------
 

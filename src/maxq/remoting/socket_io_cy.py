@@ -19,9 +19,13 @@ if cython.compiled:
     from cython.cimports.posix.unistd import read, write
 
 if TYPE_CHECKING:
+    import asyncio
     from array import array
-    from collections.abc import Sequence
-    from typing import Protocol, TypeVar
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol, TypeVar
+
+    from maxq.protocol.frame.client_connection import ClientConnection
+    from maxq.protocol.frame.remoting_command import RemotingCommand
 
     class Receiving(Protocol):
         """What is read and written of a connection (remoting/connection.py)."""
@@ -38,6 +42,17 @@ if TYPE_CHECKING:
         def write(self, buffers: Sequence[bytes | memoryview]) -> None: ...
 
     C = TypeVar("C", bound=Receiving)
+
+    class Sending(Protocol):
+        """What a request is sent by."""
+
+        active: bool
+        _direct: int
+        _is_writing: bool
+        _out: list[bytes | memoryview]
+        _out_size: int
+        _requests: ClientConnection[Any]
+        _transport: asyncio.Transport
 
 
 _IN = 1  # EPOLLIN
@@ -219,6 +234,51 @@ def send_pieces(
         return os.writev(fd, [head, *slices])
     except OSError:
         return 0
+
+
+def send_at_once(
+    connection,  # type: Sending
+    opaque: object,  # type: int
+    waiter: object,  # type: Callable[[RemotingCommand | None], None]
+    head: bytes,
+    body: bytes,
+):
+    # type: (...) -> int
+    """Send a request, `head` and `body`, and note who waits for its answer, unless the connection has something to send
+    before it. Any thread may call this where the module is compiled and the loop is uvloop's: from the look at the
+    connection until the bytes are sent nothing else runs.
+
+    Returns:
+        Bytes that the socket has not taken: the loop is to call `send_left`. -1: nothing was done.
+    """
+    size: cython.Py_ssize_t = len(head) + len(body)
+    sent: cython.Py_ssize_t
+    fd: cython.int = connection._direct
+    transport: object = connection._transport
+    if fd < 0 or connection._out or connection._is_writing or transport.is_closing():
+        return -1
+    if transport.get_write_buffer_size():
+        return -1
+    requests: object = connection._requests
+    requests.waiters[opaque] = waiter
+    requests.requests += 1
+    connection.active = True
+    if cython.compiled:
+        pieces: iovec[2]
+        pieces[0].iov_base = cython.cast(cython.p_void, cython.cast(cython.p_char, head))
+        pieces[0].iov_len = len(head)
+        pieces[1].iov_base = cython.cast(cython.p_void, cython.cast(cython.p_char, body))
+        pieces[1].iov_len = len(body)
+        sent = max(writev(fd, pieces, 2 if body else 1), 0)
+    else:
+        try:
+            sent = os.writev(fd, [head, body])
+        except OSError:
+            sent = 0
+    if sent < size:
+        connection._out.append((head + body)[sent:])
+        connection._out_size += size - sent
+    return size - sent
 
 
 def is_compiled() -> bool:

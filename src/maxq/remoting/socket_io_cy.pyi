@@ -1,8 +1,12 @@
 """Written by `python -m tests.unit.compiled_stubs`; see socket_io_cy.py."""
 
+import asyncio
 from array import array
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from maxq.protocol.frame.client_connection import ClientConnection
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 class Receiving(Protocol):
     """What is read and written of a connection (remoting/connection.py)."""
@@ -20,6 +24,17 @@ class Receiving(Protocol):
 
 C = TypeVar("C", bound=Receiving)
 
+class Sending(Protocol):
+    """What a request is sent by."""
+
+    active: bool
+    _direct: int
+    _is_writing: bool
+    _out: list[bytes | memoryview]
+    _out_size: int
+    _requests: ClientConnection[Any]
+    _transport: asyncio.Transport
+
 def receive(
     events: list[tuple[int, int]],
     by_fd: dict[int, C],
@@ -32,4 +47,7 @@ def receive(
 def untaken(table: array[int], count: int) -> list[int]: ...
 def send(answers: bytearray, table: array[int], connections: Sequence[Receiving]) -> None: ...
 def send_pieces(fd: int, head: bytes, view: memoryview, places: array[int], count: int) -> int: ...
+def send_at_once(
+    connection: Sending, opaque: int, waiter: Callable[[RemotingCommand | None], None], head: bytes, body: bytes
+) -> int: ...
 def is_compiled() -> bool: ...

@@ -115,6 +115,23 @@ def test_what_no_clock_can_count_is_a_wrong_command_line(words: list[str]) -> No
     assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
 
 
+@pytest.mark.parametrize("host", ["broker..example.com", "ü" * 100])
+def test_a_host_that_no_machine_can_have_is_said_to_be_none(host: str) -> None:
+    for words in (["produce", "T"], ["admin", "clusterList"], ["consume", "T", "-g", "G"]):
+        done = maxq(*words, text="line\n", namesrv=f"{host}:9876")
+        assert (done.code, len(done.err.splitlines())) == (1, 1), done.err
+        assert "the host is no name that a machine can have" in done.err
+    address = ["-b", f"{host}:10911", "-n", "127.0.0.1:1"]
+    done = maxq("admin", "brokerStatus", *address)
+    assert done.code == 1 and "the host is no name that a machine can have" in done.err
+
+
+def test_an_argument_that_is_no_text_is_a_wrong_command_line(namesrv: str) -> None:
+    done = maxq("admin", "updateNamesrvConfig", "-k", "a\udcff", "-v", "b", namesrv=namesrv)
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert "has bytes that are no UTF-8" in done.err
+
+
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(namesrv: str) -> None:
     done = maxq("produce", "Endless", "--file", "/dev/zero", namesrv=namesrv)
     assert done.code == 2 and "the line that begins at byte 0 of the input has more than 64 MiB" in done.err

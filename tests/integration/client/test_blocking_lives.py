@@ -319,7 +319,7 @@ def _interrupted(call: Callable[[], object], at: int, handler: Callable[[], obje
     return lines >= at
 
 
-@pytest.mark.parametrize("kind", ["poll", "send", "send many"])
+@pytest.mark.parametrize("kind", ["poll", "send", "send again", "send many"])
 def test_a_signal_handler_may_end_a_client_at_any_line_of_a_call(
     namesrv: str, topic: str, name: Name, kind: str
 ) -> None:
@@ -333,9 +333,12 @@ def test_a_signal_handler_may_end_a_client_at_any_line_of_a_call(
         else:
             client = Producer(name("P"), namesrv)
         client.start()
+        if kind == "send again":
+            client.send(Message(topic, b"x"))
         call: Callable[[], object] = {
             "poll": lambda: client.poll(5_000),  # noqa: B023
             "send": lambda: client.send(Message(topic, b"x")),  # noqa: B023
+            "send again": lambda: client.send(Message(topic, b"x")),  # noqa: B023
             "send many": lambda: client.send_many((Message(topic, b"x") for _ in range(30)), in_flight=2),  # noqa: B023
         }[kind]
         outcomes: list[bool] = []

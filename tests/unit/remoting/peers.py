@@ -116,6 +116,9 @@ class FakeTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self.held
 
+    def is_closing(self) -> bool:
+        return self.state != "open"
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.limits = (high, low)
 

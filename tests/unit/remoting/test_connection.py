@@ -1,18 +1,25 @@
 """One connection on a transport that the test holds: arrivals, answers, memory."""
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
+import socket
 import time
 import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import LocalProtocolError, RemotingSendError, RemotingTimeoutError
-from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer
+from maxq.remoting.socket_io_cy import send_at_once
 from maxq.runtime.files.system import SystemClock
 from tests.unit.remoting.peers import ECHO, SILENT, FakeTransport, arrive, echo, frames_of, silent, until
 
@@ -265,9 +272,106 @@ async def test_too_many_requests_on_one_connection_are_refused_with_the_limit() 
     assert not connection.waiting
 
 
+# --- requests of other threads ---
+
+
+class SocketTransport(FakeTransport):
+    """Has a socket; what it is given it writes there, as far as that takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.socket, self.peer = socket.socketpair()
+        self.socket.setblocking(False)
+        self._extra["socket"] = self.socket  # type: ignore[attr-defined]
+        self.on_write: Callable[[], object] = lambda: None
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self.socket.send(data)
+        self.on_write()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+
+@pytest.fixture
+async def direct() -> AsyncIterator[tuple[Connection, SocketTransport]]:
+    connection, transport = Connection(make_server(), detect=False), SocketTransport()
+    connection.connection_made(transport)
+    yield connection, transport
+    transport.socket.close()
+    transport.peer.close()
+
+
+async def test_a_request_of_another_thread_leaves_at_once(direct: tuple[Connection, SocketTransport]) -> None:
+    connection, transport = direct
+    answers: list[RemotingCommand | None] = []
+    assert send_at_once(connection, 7, answers.append, b"head", b"body") == 0  # type: ignore[arg-type]
+    assert transport.peer.recv(100) == b"headbody"
+    assert (connection.waiting, connection.requests, transport.writes) == (1, 1, [])
+    arrive(connection, RemotingCommand(40, opaque=7, flag=RESPONSE_FLAG).encode())
+    assert [answer.opaque for answer in answers if answer is not None] == [7]
+
+
+@pytest.mark.parametrize("why", ["bytes wait", "an arrival is worked off", "closed", "lost"])
+async def test_a_request_of_another_thread_does_not_overtake_what_waits_to_be_sent(
+    direct: tuple[Connection, SocketTransport], why: str
+) -> None:
+    connection, transport = direct
+    if why == "bytes wait":
+        transport.held = 1
+    elif why == "an arrival is worked off":
+        connection._in_pass = True
+        connection.write([b"before"])
+    elif why == "closed":
+        connection.close()
+    else:
+        connection.connection_lost(None)
+    assert send_at_once(connection, 7, lambda _: None, b"head", b"body") == -1  # type: ignore[arg-type]
+    assert (connection.waiting, connection.requests) == (0, 0)
+    transport.peer.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        transport.peer.recv(100)
+
+
+async def test_a_request_of_another_thread_does_not_come_between_the_pieces_of_a_frame(
+    direct: tuple[Connection, SocketTransport],
+) -> None:
+    connection, transport = direct
+    transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+    said: list[int] = []
+    transport.on_write = lambda: said.append(send_at_once(connection, 7, lambda _: None, b"head", b"body"))  # type: ignore[arg-type, func-returns-value]
+    connection.write([b"x" * 100, b"y" * (1 << 20)])
+    assert said == [-1, -1]
+    assert send_at_once(connection, 7, lambda _: None, b"", b"") == 0  # type: ignore[arg-type]
+
+
+async def test_what_the_socket_did_not_take_of_a_request_leaves_before_all_else(
+    direct: tuple[Connection, SocketTransport],
+) -> None:
+    connection, transport = direct
+    transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    body = bytes(range(256)) * 4000
+    left = send_at_once(connection, 7, lambda _: None, b"head", body)  # type: ignore[arg-type]
+    assert 0 < left < len(body)
+    assert connection.unsent_bytes == left
+    assert send_at_once(connection, 8, lambda _: None, b"later", b"") == -1  # type: ignore[arg-type]
+    got = bytearray()
+    transport.peer.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            got += transport.peer.recv(1 << 20)
+    transport.socket = mock.Mock()
+    connection.send_left()
+    connection.write([b"later"])
+    assert bytes(got) + b"".join(transport.writes) == b"head" + body + b"later"
+    connection.send_left()
+    assert connection.unsent_bytes == 0
+
+
 async def test_opaques_wrap_within_int32() -> None:
     server = make_server()
-    server._opaque = 0x7FFFFFFF
+    server._opaques = count(0x7FFFFFFF)
     assert [server.next_opaque(), server.next_opaque()] == [0x7FFFFFFF, 0]
 
 

@@ -62,7 +62,7 @@ async def resolve(host: str) -> str:
         pass
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error}); give an address") from None
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return str(found[0][4][0])

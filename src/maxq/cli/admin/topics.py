@@ -291,7 +291,7 @@ Force = Annotated[
 async def update_static_topic(
     admin: Admin,
     topic: Topic,
-    queues: Annotated[int, typer.Option("-qn", "--totalQueueNum", min=1, help="Global queues.")],
+    queues: Annotated[int, typer.Option("-qn", "--totalQueueNum", min=1, max=65_535, help="Global queues.")],
     brokers: Brokers = None,
     clusters: Clusters = None,
     force: Force = "false",

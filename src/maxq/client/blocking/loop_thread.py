@@ -100,14 +100,15 @@ class LoopCall(Generic[Result]):
 
 
 class SendCall:
-    """A send on a loop, and the thread that waits for its result: as LoopCall, but a send whose first try succeeds
-    takes neither a task nor further turns of the loop. The answer wakes the thread at once.
+    """A send, and the thread that waits for its result: as LoopCall, but a send whose first try succeeds takes neither
+    a task nor further turns of the loop. The thread makes that try itself where it can, without the loop, which takes
+    the answer and wakes the thread at once.
 
     FastSends fills it in like a future (`done`, `set_result`).
 
     Args:
         start: the send.
-        open_calls: has this object from its start to its end. Used on the loop's thread alone.
+        open_calls: has this object from its start to its end.
     """
 
     def __init__(self, start: "SendStart", open_calls: "set[SendCall]") -> None:
@@ -115,7 +116,7 @@ class SendCall:
         self._open_calls = open_calls
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: PendingSend | None = None
-        self._is_posted = self._has_failed = False
+        self._is_half_done = threading.Lock()  # held as soon as the try was made, or has failed: then it is both
         self._task: asyncio.Task[SendResult] | None = None
         self._result: SendResult | None = None
         self._error: BaseException | None = None
@@ -123,12 +124,20 @@ class SendCall:
         self._ended.acquire()  # until there is a result or an error
 
     def give(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the loop start to send. Any thread may call it, once."""
+        """Start to send, or let the loop do it. Any thread may call it, once.
+
+        Raises:
+            MaxQError: something about the message or the call is wrong.
+        """
         self._loop = loop
-        loop.call_soon_threadsafe(self._begin)
+        self._open_calls.add(self)
+        self._pending = self._start.post_from_thread(self)
+        if self._pending is None:
+            loop.call_soon_threadsafe(self._begin)
+        elif not self._is_half_done.acquire(blocking=False):
+            loop.call_soon_threadsafe(self._go_on)
 
     def _begin(self) -> None:
-        self._open_calls.add(self)
         try:
             self._pending = self._start.post(self)
         except BaseException as error:
@@ -136,8 +145,7 @@ class SendCall:
             if not isinstance(error, Exception):
                 raise
             return
-        self._is_posted = True
-        if self._pending is None or self._has_failed:
+        if self._pending is None or not self._is_half_done.acquire(blocking=False):
             self._go_on()
 
     def done(self) -> bool:
@@ -148,10 +156,8 @@ class SendCall:
         """Take the outcome of the first try; None: it failed."""
         if result is not None:
             self._end(result)
-        elif self._is_posted:
+        elif not self._is_half_done.acquire(blocking=False):
             self._go_on()
-        else:
-            self._has_failed = True
 
     def _go_on(self) -> None:
         assert self._loop is not None, "it has begun"
@@ -219,7 +225,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_stopping = False
-        self._sends: set[SendCall] = set()  # that are under way; used on the loop's thread
+        self._sends: set[SendCall] = set()  # that are under way
         # Not Thread.is_alive: an exception of a signal handler in it makes a running thread count as ended.
         self._runs = False
         self._pid = 0  # of the process in which the thread runs

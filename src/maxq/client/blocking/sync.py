@@ -62,6 +62,7 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
     async def _begin(self) -> None:
         self._client = self._make()
         await self._client.start()
+        self._client.serve_threads()
 
     def _make(self) -> producer.Producer:
         return producer.Producer(self._config, self._environment)

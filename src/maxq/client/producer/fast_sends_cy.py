@@ -31,6 +31,7 @@ from maxq.errors import RemotingTimeoutError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.remoting.socket_io_cy import send_at_once
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from maxq.client.client_config import ProducerConfig
     from maxq.client.instance.mq_client import MQClientInstance
     from maxq.client.results.send_result import SendWaiter
+    from maxq.protocol.message.message_id import UniqIdGenerator
     from maxq.remoting.connection import Connection
 
 
@@ -437,6 +439,7 @@ class FastSends:
 
     Args:
         sender: the MessageSender, which knows the other cases.
+        ids: gives messages theirs.
 
     Attributes:
         remoting: the connections.
@@ -472,13 +475,14 @@ class FastSends:
         instance,  # type: MQClientInstance
         config,  # type: ProducerConfig
         loop,  # type: asyncio.AbstractEventLoop
+        ids,  # type: UniqIdGenerator
     ):
         self.sender = sender
         self.remoting = instance.remoting
         self._routes = instance.routes
         self._brokers = instance.brokers
         self._clock = instance.environment.clock
-        self._ids = instance.ids
+        self._ids = ids
         self._loop = loop
         self._legal_topics = sender.preparer.legal_topics
         self._namespace = config.namespace
@@ -533,8 +537,7 @@ class FastSends:
         pending: PendingSend = self._encode(message, topic, target, self._clock.monotonic_ms(), timeout_ms)
         if pending is None:
             return None
-        self._leave(pending, line, is_alone, waiter)
-        return pending
+        return pending if self._leave(pending, line, is_alone, waiter) else None
 
     def post_batch(
         self,
@@ -595,13 +598,13 @@ class FastSends:
         )  # fmt: skip
         pending.msg_id = ids
         pending.is_batch = True
-        self._leave(pending, line, is_alone, waiter)
-        return pending
+        return pending if self._leave(pending, line, is_alone, waiter) else None
 
     @cython.cfunc
-    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter):
+    @cython.exceptval(-1)
+    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter) -> cython.bint:
         """Write what was posted: at once if nothing else waits for this broker's answers, else with all that is posted
-        in this turn of the loop."""
+        in this turn of the loop. Returns False if it is not on its way."""
         pending.future = self._loop.create_future() if waiter is None else waiter
         if is_alone or line._body or line._filled > _KEPT_ROOM:
             line.flush()
@@ -609,6 +612,7 @@ class FastSends:
             if not self._unflushed:
                 self._loop.call_soon(self._flush)
             self._unflushed.append(line)
+        return True
 
     def post_many(
         self,
@@ -880,12 +884,17 @@ class FastSends:
         connection = line.connection
         pending.connection = connection
         pending.arrivals = connection.arrivals
+        self._await(pending, line, now_ms)
+        return pending
+
+    @cython.cfunc
+    def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
+        """Note who waits for the answer to a request that leaves with the next write."""
         line.waiters[pending.opaque] = pending
         if self._timer is None or pending.deadline_ms < self._timer_ms:
             self._arm(now_ms, pending.deadline_ms)
-        if connection not in self._used:
-            self._used.add(connection)
-        return pending
+        if line.connection not in self._used:
+            self._used.add(line.connection)
 
     @cython.cfunc
     def _batch(self, messages):
@@ -1008,6 +1017,86 @@ class FastSends:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+@cython.cclass
+class ThreadSends(FastSends):
+    """FastSends for threads besides that of the event loop, which has an object of its own: what a thread posts leaves
+    before `post` or `post_batch` returns, and no other thread has to be woken. Answers are taken on the loop.
+
+    It takes nothing (None) where something else is to be sent before on a connection, and while another thread posts,
+    or code that was interrupted: it never waits.
+    """
+
+    _is_busy = cython.declare(cython.bint)
+
+    def post(
+        self,
+        message,  # type: Message
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
+    ):
+        # type: (...) -> PendingSend | None
+        """Send a message as FastSends does."""
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            return FastSends.post(self, message, queue, timeout_ms, waiter)
+        finally:
+            self._is_busy = False
+
+    def post_batch(
+        self,
+        messages,  # type: list[Message] | tuple[Message, ...]
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
+    ):
+        # type: (...) -> PendingSend | None
+        """Send messages in one request as FastSends does."""
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            return FastSends.post_batch(self, messages, queue, timeout_ms, waiter)
+        finally:
+            self._is_busy = False
+
+    @cython.cfunc
+    def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
+        """It is noted when the request leaves."""
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter) -> cython.bint:
+        connection = line.connection
+        out: cython.p_uchar
+        if cython.compiled:
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, line._out))
+        else:
+            out = line._out
+        frame = take_bytes(out, 0, line._filled)
+        body = line._body
+        line._filled = line._count = 0
+        line._body = b""
+        pending.future = waiter
+        left: cython.Py_ssize_t = send_at_once(connection, pending.opaque, pending, frame, body)
+        if left < 0:
+            return False
+        self._used.add(connection)
+        if left:
+            self._loop.call_soon_threadsafe(connection.send_left)
+        if self._timer is None or pending.deadline_ms < self._timer_ms:
+            self._loop.call_soon_threadsafe(self._arm_by, pending.deadline_ms)
+        return True
+
+    def _arm_by(self, deadline_ms):
+        # type: (...) -> None
+        """Look at the time not later than at a deadline."""
+        if self._timer is None or deadline_ms < self._timer_ms:
+            self._arm(self._clock.monotonic_ms(), deadline_ms)
 
 
 @cython.cfunc

@@ -9,6 +9,7 @@ from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.results.send_result import SendResult, SendWaiter
 from maxq.protocol.frame.frame_scanner_cy import AnswerScanner
 from maxq.protocol.message.message import Message
+from maxq.protocol.message.message_id import UniqIdGenerator
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection
 
@@ -71,7 +72,12 @@ class FastSends:
     sender: Any
     remoting: Any
     def __init__(
-        self, sender: Any, instance: MQClientInstance, config: ProducerConfig, loop: asyncio.AbstractEventLoop
+        self,
+        sender: Any,
+        instance: MQClientInstance,
+        config: ProducerConfig,
+        loop: asyncio.AbstractEventLoop,
+        ids: UniqIdGenerator,
     ) -> None: ...
     def post(
         self, message: Message, queue: MessageQueue | None, timeout_ms: int, waiter: SendWaiter | None = None
@@ -88,6 +94,18 @@ class FastSends:
     ) -> PendingSend | None: ...
     def post_many(self, numbered: list[tuple[int, Message]], window: SendWindow, timeout_ms: int) -> int: ...
     def close(self) -> None: ...
+
+class ThreadSends(FastSends):
+    def post(
+        self, message: Message, queue: MessageQueue | None, timeout_ms: int, waiter: SendWaiter | None = None
+    ) -> PendingSend | None: ...
+    def post_batch(
+        self,
+        messages: list[Message] | tuple[Message, ...],
+        queue: MessageQueue | None,
+        timeout_ms: int,
+        waiter: SendWaiter | None = None,
+    ) -> PendingSend | None: ...
 
 class SendAnswers(AnswerScanner):
     def __init__(self) -> None: ...

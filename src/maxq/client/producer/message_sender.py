@@ -30,7 +30,16 @@ from maxq.client.errors import NoMasterError, SendFailedError
 from maxq.client.hooks import CommunicationMode, SendHooks, SendMessageContext
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.topic_publish_info import TopicPublishInfo
-from maxq.client.producer.fast_sends_cy import OPAQUE_MARK, TEXT_MARK, TIME_MARK, FastSends, PendingSend, SendAnswers
+from maxq.client.producer.fast_sends_cy import (
+    OPAQUE_MARK,
+    TEXT_MARK,
+    TIME_MARK,
+    FastSends,
+    PendingSend,
+    SendAnswers,
+    ThreadSends,
+    is_compiled,
+)
 from maxq.client.producer.latency_fault import LatencyFaultTolerance
 from maxq.client.producer.message_preparer import MessagePreparer, PreparedMessage, property_text
 from maxq.client.results.send_result import STATUS_OF_CODE, SendResult, SendStatus
@@ -49,6 +58,7 @@ from maxq.errors import (
 )
 from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.message.message_id import UniqIdGenerator
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.answer_paths import add_answer_path
 from maxq.runtime.refusals import Cause, cause_of
@@ -172,6 +182,7 @@ class MessageSender:
     Attributes:
         preparer: makes of a message what `send` takes.
         fast: takes messages about which nothing is special; None: all are, because of hooks, signatures, or the like.
+        for_threads: the same for other threads than the loop's, once they were asked for.
     """
 
     def __init__(self, instance: MQClientInstance, config: ProducerConfig, group: str) -> None:
@@ -192,14 +203,24 @@ class MessageSender:
         is_special = self._has_hooks or self._remoting.changes_requests or self.faults.enabled
         is_special = is_special or config.retry_another_broker_when_not_store_ok
         self.fast: FastSends | None = None
+        self.for_threads: ThreadSends | None = None
         if not is_special and self._serialize_type is SerializeType.JSON:
-            self.fast = FastSends(self, instance, config, asyncio.get_running_loop())
+            self.fast = FastSends(self, instance, config, asyncio.get_running_loop(), instance.ids)
             add_answer_path(self._remoting, "sends", SendAnswers().take)
 
     def close(self) -> None:
-        """Stop the timer, because the producer ends."""
-        if self.fast is not None:
-            self.fast.close()
+        """Stop the timers, because the producer ends."""
+        for sends in (self.fast, self.for_threads):
+            if sends is not None:
+                sends.close()
+
+    def serve_threads(self) -> None:
+        """Let threads besides the loop's post messages, where that is safe."""
+        loop = asyncio.get_running_loop()
+        if self.fast is not None and is_compiled() and type(loop).__module__.partition(".")[0] == "uvloop":
+            instance, environment = self.instance, self.instance.environment
+            ids = UniqIdGenerator(environment.pid, environment.host_ip, environment.clock, environment.rng)
+            self.for_threads = ThreadSends(self, instance, self._config, loop, ids)
 
     # --- queues ---
 

@@ -26,7 +26,7 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.topic_publish_info import TopicPublishInfo
 from maxq.client.message_feed import MessageFeed
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
-from maxq.client.producer.fast_sends_cy import PendingSend
+from maxq.client.producer.fast_sends_cy import FastSends, PendingSend
 from maxq.client.producer.many_sends import ManySends
 from maxq.client.producer.message_preparer import PreparedMessage
 from maxq.client.producer.message_sender import MessageSender
@@ -171,6 +171,10 @@ class Producer:
             except Exception as error:
                 self._failures.report(error, "probing the brokers that were slow")
 
+    def serve_threads(self) -> None:
+        """Let other threads than the loop's begin sends (SendStart), where that is safe. Call it after each start."""
+        self._running().serve_threads()
+
     def _running(self) -> MessageSender:
         if asyncio._get_running_loop() is not self._loop or self._loop is None:
             self._check_running()
@@ -217,24 +221,24 @@ class Producer:
             gathered = self._gather(self._accumulator, message, queue)
             if gathered is not None:
                 return await gathered
-        pending = self._post(sender, message, queue, timeout_ms)
+        pending = self._post(sender.fast, message, queue, timeout_ms)
         if pending is None:
             return await self._send(sender, sender.preparer.prepare(message), queue, timeout_ms)
         return await self._outcome(sender, pending, queue, self._config.retry_times_when_send_failed)
 
     def _post(
         self,
-        sender: MessageSender,
+        fast: FastSends | None,
         message: Message,
         queue: MessageQueue | None,
         timeout_ms: int | None,
         waiter: SendWaiter | None = None,
     ) -> PendingSend | None:
         """Send a message in the common way; None: it needs the general one."""
-        if sender.fast is None:
+        if fast is None:
             return None
         wire = None if queue is None else self._on_wire(queue)
-        return sender.fast.post(message, wire, self._timeout_ms(timeout_ms), waiter)
+        return fast.post(message, wire, self._timeout_ms(timeout_ms), waiter)
 
     async def _outcome(
         self, sender: MessageSender, pending: PendingSend, queue: MessageQueue | None, retries: int
@@ -374,24 +378,24 @@ class Producer:
         if not isinstance(messages, (list, tuple)):
             check_messages(messages, "send_batch")
             messages = tuple(messages)
-        pending = self._post_batch(sender, messages, queue, timeout_ms)
+        pending = self._post_batch(sender.fast, messages, queue, timeout_ms)
         if pending is None:
             return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
         return await self._outcome(sender, pending, queue, self._config.retry_times_when_send_failed)
 
     def _post_batch(
         self,
-        sender: MessageSender,
+        fast: FastSends | None,
         messages: Sequence[Message],
         queue: MessageQueue | None,
         timeout_ms: int | None,
         waiter: SendWaiter | None = None,
     ) -> PendingSend | None:
         """Send a batch in the common way; None: it needs the general one."""
-        if sender.fast is None or not isinstance(messages, (list, tuple)):
+        if fast is None or not isinstance(messages, (list, tuple)):
             return None
         wire = None if queue is None else self._on_wire(queue)
-        return sender.fast.post_batch(messages, wire, self._timeout_ms(timeout_ms), waiter)
+        return fast.post_batch(messages, wire, self._timeout_ms(timeout_ms), waiter)
 
     async def send_many(
         self,
@@ -468,7 +472,7 @@ class Producer:
             future = self._gather(self._accumulator, message, None)
         if future is None:
             retries = self._config.retry_times_when_send_async_failed
-            pending = self._post(sender, message, None, timeout_ms)
+            pending = self._post(sender.fast, message, None, timeout_ms)
             if pending is not None:
                 future = asyncio.ensure_future(self._outcome(sender, pending, None, retries))
             else:
@@ -589,11 +593,23 @@ class SendStart:
         """
         producer = self._producer
         self._sender = sender = producer._running()
+        return self._post(sender.fast, waiter)
+
+    def post_from_thread(self, waiter: SendWaiter) -> PendingSend | None:
+        """Make the first try as `post` does, in another thread than the loop's, if that is possible."""
+        sender = self._producer._sender
+        if self._producer._instance is None or sender.for_threads is None:
+            return None
+        self._sender = sender
+        return self._post(sender.for_threads, waiter)
+
+    def _post(self, fast: FastSends | None, waiter: SendWaiter) -> PendingSend | None:
+        producer, what = self._producer, self._what
         if self._is_batch:
-            return producer._post_batch(sender, self._what, self._queue, self._timeout_ms, waiter)
+            return producer._post_batch(fast, what, self._queue, self._timeout_ms, waiter)
         if producer._accumulator is not None and self._timeout_ms is None:
             return None
-        return producer._post(sender, self._what, self._queue, self._timeout_ms, waiter)
+        return producer._post(fast, what, self._queue, self._timeout_ms, waiter)
 
     async def finish(self, pending: PendingSend | None) -> SendResult:
         """Return or raise what becomes of the message: of one that `post` did not take, or whose first try has

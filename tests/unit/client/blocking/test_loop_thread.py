@@ -81,9 +81,19 @@ class Start:
     Args:
         taken: whether the first try is made at all.
         outcome: of the first try, told while it is made: a list with a result, or with None for a failure.
+        stops: it raises an error.
+        in_thread: the thread that waits makes it, without the loop.
     """
 
-    def __init__(self, *, taken: bool = True, outcome: Sequence[SendResult | None] = (), stops: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        taken: bool = True,
+        outcome: Sequence[SendResult | None] = (),
+        stops: bool = False,
+        in_thread: bool = False,
+    ) -> None:
+        self.in_thread = in_thread
         self.taken = taken
         self.outcome = list(outcome)
         self.stops = stops
@@ -91,6 +101,9 @@ class Start:
         self.begun = threading.Event()
         self.finished: list[object] = []
         self.forgotten = threading.Event()
+
+    def post_from_thread(self, waiter: SendWaiter) -> Any:
+        return self.post(waiter) if self.in_thread else None
 
     def post(self, waiter: SendWaiter) -> Any:
         self.waiter = waiter
@@ -122,8 +135,9 @@ def thread() -> Iterator[LoopThread]:
     thread.stop()
 
 
-def test_the_answer_of_a_first_try_is_the_outcome_of_a_send(thread: LoopThread) -> None:
-    start = Start()
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_the_answer_of_a_first_try_is_the_outcome_of_a_send(thread: LoopThread, in_thread: bool) -> None:
+    start = Start(in_thread=in_thread)
     with ThreadPoolExecutor() as threads:
         call = threads.submit(thread.send, start)  # type: ignore[arg-type]
         assert start.begun.wait(5)
@@ -134,9 +148,10 @@ def test_the_answer_of_a_first_try_is_the_outcome_of_a_send(thread: LoopThread) 
     assert start.waiter.done()
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize("when", ["while it is made", "later"])
-def test_a_send_whose_first_try_fails_goes_on(thread: LoopThread, when: str) -> None:
-    start = Start(outcome=[None] if when == "while it is made" else [])
+def test_a_send_whose_first_try_fails_goes_on(thread: LoopThread, when: str, in_thread: bool) -> None:
+    start = Start(outcome=[None] if when == "while it is made" else [], in_thread=in_thread)
     with ThreadPoolExecutor() as threads:
         call = threads.submit(thread.send, start)  # type: ignore[arg-type]
         assert start.begun.wait(5)
@@ -152,12 +167,19 @@ def test_a_send_that_needs_the_general_way_takes_it(thread: LoopThread) -> None:
     assert start.finished == [None]
 
 
-def test_what_a_first_try_raises_is_raised_by_the_send(thread: LoopThread) -> None:
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_what_a_first_try_raises_is_raised_by_the_send(thread: LoopThread, in_thread: bool) -> None:
     with pytest.raises(ValueError, match="no such message"):
-        thread.send(Start(stops=True))  # type: ignore[arg-type]
+        thread.send(Start(stops=True, in_thread=in_thread))  # type: ignore[arg-type]
+    thread.run(asyncio.sleep(0))
+    assert not thread._sends
 
 
-@pytest.mark.parametrize("start", [Start(), Start(taken=False, outcome=[])], ids=["on its way", "in the general way"])
+@pytest.mark.parametrize(
+    "start",
+    [Start(), Start(in_thread=True), Start(taken=False, outcome=[])],
+    ids=["on its way", "sent by the thread", "in the general way"],
+)
 def test_no_send_hangs_whose_loop_ends(start: Start) -> None:
     thread = LoopThread()
     thread.start()
@@ -172,8 +194,9 @@ def test_no_send_hangs_whose_loop_ends(start: Start) -> None:
         assert ended.value.may_be_stored
 
 
-def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread) -> None:
-    start = Start()
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread, in_thread: bool) -> None:
+    start = Start(in_thread=in_thread)
 
     def interrupted(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -223,7 +246,7 @@ def interrupt_at(number: int) -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("how", ["run", "send"])
+@pytest.mark.parametrize("how", ["run", "send", "send by the thread"])
 def test_of_a_call_that_is_interrupted_at_any_line_nothing_goes_on(thread: LoopThread, how: str) -> None:
     finished: list[int] = []
 
@@ -232,7 +255,7 @@ def test_of_a_call_that_is_interrupted_at_any_line_nothing_goes_on(thread: LoopT
         finished.append(1)
         return RESULT
 
-    start = Start(taken=False)
+    start = Start(taken=False) if how == "send" else Start(outcome=[None], in_thread=True)
     start.finish = lambda pending: work()  # type: ignore[method-assign]
     for line in itertools.count(1):
         with contextlib.suppress(Interrupt), interrupt_at(line):

@@ -607,7 +607,9 @@ class ConsumerOffsetManager(PeriodicManager):
     def to_json(self) -> dict[str, Any]:
         marks = self._marks()  # first: the rows may be newer, not older
         changes = {CHANGES_NAME: numbers} if (numbers := self.changes.to_json()) else {}
+        oldest = dict(self.offset_table.get(self.oldest_key, ()))
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
+        offsets |= {self.oldest_key: oldest} if oldest else {}
         return {
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),

@@ -1,6 +1,8 @@
 """Offsets of groups: commits, resets, what tools ask, and the two files."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -173,6 +175,39 @@ def test_every_row_that_is_there_all_the_time_is_on_a_page(
             seen |= {json.loads(row.partition(b":")[0]) for some in rows.values() for row in some}
     assert is_last
     assert stayed <= seen
+
+
+class Moving(dict[int, int]):
+    """Offsets during whose copy other groups move on."""
+
+    def __init__(self, world: BrokerWorld) -> None:
+        super().__init__({0: 1})
+        self._world = world
+
+    def __iter__(self) -> Iterator[int]:  # else a copy asks for no keys
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        _move_on(self._world, 2)
+        return super().keys()
+
+
+def _move_on(world: BrokerWorld, offset: int) -> None:
+    for topic, group in (("T", "G"), ("journal", "reader")):
+        world.offsets.commit_offset("c:1", group, topic, 0, offset)
+
+
+def test_what_says_how_much_of_a_journal_is_read_is_not_newer_in_the_file_than_groups_offsets() -> None:
+    """They move while the file is put together."""
+    world = BrokerWorld()
+    world.offsets.oldest_key = "journal@reader"
+    _move_on(world, 1)
+    table = world.offsets.offset_table
+    table["T@Other"] = Moving(world)
+    table["journal@reader"] = table.pop("journal@reader")  # behind it
+    rows = json_dialect.loads(world.offsets.encode())["offsetTable"]
+    assert (rows["journal@reader"], rows["T@G"]) == ({"0": 1}, {"0": 1})
+    assert table["T@G"] == {0: 2}
 
 
 def test_a_page_of_another_table_is_the_first_one() -> None:
