@@ -88,6 +88,7 @@ class _Process:
     pipe: Connection
     left: list[int] = field(default_factory=list)  # tests that it has been given and has not told of
     told_s: float = field(default_factory=time.monotonic)  # when it told of one, or began
+    told_processor_s: float = 0.0  # what it and its ended children had used of a processor then
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -129,19 +130,22 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 class _Times:
-    """Plugin that says at the end which units took longest.
+    """Plugin that says at the end which units took longest, and which used most of a processor.
 
     Attributes:
         seconds: by unit.
+        processor_s: by unit, of the processes that ran its tests and of those that they started and that have ended.
     """
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
+        self.processor_s: Counter[str] = Counter()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.section("longest")
-        for name, seconds in self.seconds.most_common(_LONGEST):
-            terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
+        for title, counted in (("longest", self.seconds), ("most of a processor", self.processor_s)):
+            terminalreporter.section(title)
+            for name, seconds in counted.most_common(_LONGEST):
+                terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
 
 
 def _start(session: pytest.Session, number: int, others: Iterable[Connection]) -> _Process:
@@ -171,9 +175,12 @@ def _hear(session: pytest.Session, process: _Process, told: Any, units: Units, t
             hook.pytest_warning_recorded.call_historic(kwargs=told)
         case _:
             item = session.items[process.left.pop(0)]
-            times.seconds[unit_of(item.nodeid)] += time.monotonic() - process.told_s
-            process.told_s = time.monotonic()
-            for data in told:
+            unit = unit_of(item.nodeid)
+            reports, processor_s = told
+            times.seconds[unit] += time.monotonic() - process.told_s
+            times.processor_s[unit] += processor_s - process.told_processor_s
+            process.told_s, process.told_processor_s = time.monotonic(), processor_s
+            for data in reports:
                 report = hook.pytest_report_from_serializable(config=session.config, data=data)
                 hook.pytest_runtest_logreport(report=report)
             hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -247,7 +254,8 @@ def _serve(session: pytest.Session, number: int, pipe: Connection) -> NoReturn:
                 item, after = session.items[index], (unit[place:] or following)[:1]
                 nextitem = session.items[after[0]] if after else None
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-                pipe.send(told.reports)
+                used = os.times()
+                pipe.send((told.reports, used.user + used.system + used.children_user + used.children_system))
                 told.reports = []
             unit = following
         threading._shutdown()  # type: ignore[attr-defined]
