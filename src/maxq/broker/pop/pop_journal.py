@@ -33,7 +33,7 @@ order in the revive topic, for those are handed over then; after a crash it begi
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 import orjson
@@ -167,6 +167,10 @@ class PopJournal:
         """Return where groups were told last to go on (see the rows "r"), by topic, group and queue, of those that the
         records from queue offset `begin` on tell of."""
         return {queue: to for queue, (at, to) in self._set.items() if at >= begin}
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget where groups were told to go on in deleted topics: those that are made again begin anew."""
+        self._set = {queue: said for queue, said in self._set.items() if queue[0] not in topics}
 
     def noted_end(self) -> int:
         """Return the physical offset below which all noted changes lie (0: there is none), or NOT_NOTED if the store

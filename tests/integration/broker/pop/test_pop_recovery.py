@@ -245,6 +245,31 @@ async def _commit(broker: RunningBroker, offset: int, **more: str) -> None:
     broker.controller.offsets.persist()
 
 
+async def _set(broker: RunningBroker, offset: int) -> None:
+    """As an operator."""
+    ext = {"topic": "T", "group": GROUP, "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": str(offset)}
+    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+
+
+async def test_where_an_operator_has_set_a_group_goes_with_the_topic(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    broker.create_topic("Other", 1)
+    await broker.send("Other", b"x")
+    await popped(broker, "Other")  # so that a start reads the journal
+    await batch_ack(broker, await popped(broker, max_msg_nums=2))
+    await _set(broker, 1)
+    assert (await broker.pull("T", 2)).code == ResponseCode.PULL_OFFSET_MOVED
+    await _turn(broker)
+    reply = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    await _turn(broker)
+    broker.controller.offsets.persist()
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert f"T@{GROUP}" not in successor.controller.offsets.offset_table
+
+
 async def test_where_an_operator_has_set_a_group_counts_no_more_after_a_kill_when_it_has_gone_on_by_pulls(
     start_broker: Start, tmp_path: Path
 ) -> None:
@@ -252,9 +277,7 @@ async def test_where_an_operator_has_set_a_group_counts_no_more_after_a_kill_whe
     await _filled(broker, 10, queues=1)
     await popped(broker, consumer_group="Other")  # so that a start reads the journal
     await batch_ack(broker, await popped(broker, max_msg_nums=2))
-    ext = {"topic": "T", "group": GROUP, "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "1"}
-    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
-    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    await _set(broker, 1)
     assert (await broker.pull("T", 2)).code == ResponseCode.PULL_OFFSET_MOVED
     await _commit(broker, 9)
     successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
