@@ -385,11 +385,14 @@ class RemotingClient(RemotingEndpoint):
         """Return the error of name servers none of which has answered, with what was asked and what to do."""
         if not self._name_servers:
             return failure.told_as(str(failure), "set namesrv_addr to host:port (several separated by ';')")
+        several = "" if len(self._name_servers) == 1 else f" (asked: {', '.join(self._name_servers)})"
+        message = f"no name server answers{several}: {failure}"
+        if isinstance(failure, UntrustedServerError):
+            return failure.told_as(message)  # it runs, and can be reached
         remedy = "see whether one runs there (namesrv_addr), and whether it can be reached from here"
         if self._tls is None and isinstance(failure, RemotingSendError):
             remedy += "; a server that takes only TLS closes other connections (use_tls, --tls)"
-        several = "" if len(self._name_servers) == 1 else f" (asked: {', '.join(self._name_servers)})"
-        return failure.told_as(f"no name server answers{several}: {failure}", remedy)
+        return failure.told_as(message, remedy)
 
     def _prefer(self, name_server: str) -> None:
         if name_server in self._name_servers:  # the list may be another one by now

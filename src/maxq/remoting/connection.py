@@ -30,7 +30,7 @@ from maxq.remoting.addresses import address_text
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.system_sockets import reset, unacknowledged
-from maxq.remoting.tls import untrusted
+from maxq.remoting.tls import failure_text
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.remoting.unfinished_frames import COUNTED, UnfinishedFrames
 from maxq.runtime.holds import ANSWER, BATCH, FRAME, LONG_BATCH, Holds
@@ -824,12 +824,13 @@ class Connection(asyncio.BufferedProtocol):
             while not self.is_closed and (count := tls.read_into(self._window())):
                 self._received(count)
         except (ssl.SSLError, RemoteProtocolError) as error:
-            why = untrusted(error) if isinstance(error, ssl.SSLCertVerificationError) else str(error)
-            log.warning("TLS with %s failed: %s", self.remote_address, why)
+            why = failure_text(error)
             transport.write(tls.outgoing())  # the alert tells the peer why
             self.close_reason = f"TLS failed: {why}"
             if isinstance(error, ssl.SSLCertVerificationError) and self.ready is not None and not self.ready.done():
-                self.ready.set_exception(UntrustedServerError(why))
+                self.ready.set_exception(UntrustedServerError(why))  # who connects is told
+            else:
+                log.warning("TLS with %s failed: %s", self.remote_address, why)
             self._shut(abort=False)
             return
         if self.is_closed:

@@ -23,6 +23,7 @@ from maxq.runtime.interfaces import SmallFiles
 log: Final = logging.getLogger("maxq.remoting")
 
 _Config = TypeVar("_Config", NettyServerConfig, NettyClientConfig)
+_CERTIFICATE_REQUIRED: Final = "TLSV13_ALERT_CERTIFICATE_REQUIRED"  # OpenSSL's name of the alert
 
 
 class ServerTls:
@@ -138,8 +139,15 @@ def tls_settings(wanted: str | bool) -> NettyClientConfig:
     return NettyClientConfig(use_tls=True, tls_client_trust_cert_path=wanted)
 
 
-def untrusted(error: ssl.SSLCertVerificationError) -> str:
-    """Return why the certificate of a server is refused, and the remedy."""
+def failure_text(error: Exception) -> str:
+    """Return why a connection with TLS ended, with the remedy where one is known."""
+    if isinstance(error, ssl.SSLError) and error.reason == _CERTIFICATE_REQUIRED:
+        return (
+            "the server takes only clients that have a certificate (TLS): set tls.client.certPath and "
+            "tls.client.keyPath, in /etc/rocketmq/tls.properties or tls_config"
+        )
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return str(error)
     return (
         f"the server's certificate is refused by TLS: {error.verify_message}; name the authority that signed it "
         "(tls.client.trustCertPath, --tls FILE), or connect to a name or address that it is for"

@@ -169,7 +169,7 @@ async def test_certificates_from_files_are_checked_on_both_sides(tmp_path: Path)
             with pytest.raises(RemotingConnectError, match="refused by TLS"):
                 await client.invoke(address, RemotingCommand(ECHO), 5000)
         async with calling(client_tls(), connect_timeout_millis=2000) as client:  # shows no certificate
-            with pytest.raises(Exception, match=r"closed|TLS failed|broken"):
+            with pytest.raises(Exception, match=r"takes only clients that have a certificate .*certPath"):
                 await client.invoke(address, RemotingCommand(ECHO), 3000)
 
 
@@ -209,9 +209,9 @@ async def test_a_server_is_checked_unless_one_says_that_it_need_not_be(
         for wanted in (True, "verify", str(files.trust)):
             refused = await outcome(server, wanted)
             assert "self-signed certificate; name the authority that signed it" in refused and "--tls FILE" in refused
-        assert "TLS without a check of who answers" not in caplog.text
+        assert "TLS does not check the server's certificate" not in caplog.text
         assert await outcome(server, "insecure") == ""
-        assert "TLS without a check of who answers" in caplog.text
+        assert "TLS does not check the server's certificate" in caplog.text
     async with serving(tls=files.server()) as server:
         assert "unable to get local issuer" in await outcome(server, True)
         assert "refused by TLS" in await outcome(server, str(others.trust))

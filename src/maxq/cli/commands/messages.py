@@ -26,7 +26,7 @@ from maxq.cli.terminal.pipes import InOrder, LineReader, LineWriter
 from maxq.cli.terminal.progress import progress_bar
 from maxq.cli.terminal.times import parse_time
 from maxq.client.admin.admin import Admin
-from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
+from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.simple_consumer import MAX_MESSAGES, SimpleConsumer
 from maxq.client.message_feed import MessageFeed
@@ -369,11 +369,10 @@ async def _consume(
     maximum: int | None,
     idle: float | None,
 ) -> None:
-    await _check_topic(config, topic)
+    await _check(config, topic)
     consumer = LitePullConsumer(config, system_environment(config.namesrv_addr))
     await consumer.subscribe(topic, wanted)
     async with consumer:
-        await _check_group(consumer, topic)
         await _start_where_wanted(consumer, config)
         out: LineWriter[_Place] = LineWriter()
         printed, quiet_since = 0, time.monotonic()
@@ -398,23 +397,20 @@ async def _consume(
             await _commit(consumer, out, done)
 
 
-async def _check_topic(config: ClientConfig, topic: str) -> None:
-    """Refuse a topic that no name server knows, instead of waiting for it."""
-    async with Admin(config, system_environment(config.namesrv_addr)) as admin, near_names(admin, [topic]):
-        await admin.topics.route(topic)
-
-
-async def _check_group(consumer: LitePullConsumer, topic: str) -> None:
-    """Refuse a group that this user may not read, instead of having every pull refused. A broker that does not answer
-    now is waited for."""
-    try:
-        for queue in (await consumer.fetch_message_queues(topic))[:1]:
-            await consumer.committed(queue)
-    except BrokerError as error:
-        if error.code == ResponseCode.NO_PERMISSION:
-            raise
-    except MaxQError:
-        pass
+async def _check(config: LitePullConsumerConfig | SimpleConsumerConfig, topic: str) -> None:
+    """Refuse a topic that no name server knows, instead of waiting for it, and a group or topic that this user may not
+    read, instead of having every pull refused. A broker that does not answer now is waited for."""
+    async with Admin(config, system_environment(config.namesrv_addr)) as admin:
+        async with near_names(admin, [topic]):
+            await admin.topics.route(topic)
+        try:
+            for queue in (await admin.offsets.queues(topic))[:1]:
+                await admin.offsets.committed(config.consumer_group, queue)
+        except BrokerError as error:
+            if error.code == ResponseCode.NO_PERMISSION:
+                raise
+        except MaxQError:
+            pass
 
 
 async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
@@ -445,7 +441,7 @@ async def _pop(
     maximum: int | None,
     idle: float | None,
 ) -> None:
-    await _check_topic(config, topic)
+    await _check(config, topic)
     consumer = SimpleConsumer(config, system_environment(config.namesrv_addr))
     await consumer.subscribe(topic, wanted)
     printed, quiet_since = 0, time.monotonic()
@@ -510,7 +506,7 @@ async def _tail(
     config: LitePullConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None
 ) -> None:
     wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
-    await _check_topic(config, topic)
+    await _check(config, topic)
     async with LitePullConsumer(config, system_environment(config.namesrv_addr)) as consumer:
         queues = await consumer.fetch_message_queues(topic)
         await consumer.assign(queues)

@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, RemotingConnectError
+from maxq.errors import BrokerError, RemotingConnectError, UntrustedServerError
 from maxq.runtime.refusals import Cause, cause_of
 
 _JAVA_FAQ = "See https://rocketmq.apache.org"  # which ends some answers, Java's and ours, and explains nothing
@@ -47,7 +47,7 @@ def error_line(error: BaseException) -> str:
         text = f"{remark or 'refused without a reason'} (code {error.code}{place})"
         if remedy := _remedy(error.code, remark):
             remedies.append(remedy)
-    elif isinstance(error, RemotingConnectError):
+    elif isinstance(error, RemotingConnectError) and not isinstance(error, UntrustedServerError):
         said = str(error).removesuffix(f"; {error.remedy}")  # for programs
         remedy = "does that server run? (-n, NAMESRV_ADDR or a context says where the name servers are)"
         if _NO_HOST in said:

@@ -30,7 +30,8 @@ class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
 
         Raises:
             NotRunningError: the consumer does not run, or was shut down meanwhile.
-            TimeoutError: it was not enough in time.
+            TimeoutError: it was not enough in time. It names the reason if servers refuse this member, or do not
+                answer.
         """
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
         """Receive messages of a topic.
@@ -86,7 +87,8 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
 
         Raises:
             NotRunningError: the consumer does not run, or was shut down meanwhile.
-            TimeoutError: it was not enough in time.
+            TimeoutError: it was not enough in time. It names the reason if servers refuse this member, or do not
+                answer.
         """
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Give out no messages of these queues until they are resumed."""

@@ -86,11 +86,17 @@ class PullingConsumer(GroupConsumer[Config]):
 
         Raises:
             NotRunningError: the consumer does not run, or was shut down meanwhile.
-            TimeoutError: it was not enough in time.
+            TimeoutError: it was not enough in time. It names the reason if servers refuse this member, or do not
+                answer.
         """
         check_number("timeout_ms", timeout_ms)
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-            return await self._wait_until_enough(is_enough)
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                return await self._wait_until_enough(is_enough)
+        except TimeoutError as error:
+            reason = self._rebalance.failure
+            why = f": {reason}" if reason is not None else ""
+            raise TimeoutError(f"group {self.group} does not hold enough queues after {timeout_ms} ms{why}") from error
 
     async def _wait_until_enough(
         self, is_enough: Callable[[Collection[MessageQueue]], bool]
@@ -260,18 +266,20 @@ class MovedOffsets:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._begun: set[str] = set()  # topics of which it was told that their first messages are gone
+        self._begun: set[str] = set()  # topics of which it was told that they do not begin at 0
 
     def tell(self, queue: MessageQueue, wanted: int, going_on_at: int) -> None:
         """Log that a pull of `queue` at offset `wanted` was sent to offset `going_on_at`."""
-        if wanted != 0:
+        if wanted == going_on_at:
+            log.info("the offset of %s was set to %d, where this member is already", queue, wanted)
+        elif wanted != 0:
             log.warning(
                 "offset %d of %s was reset, or is outside the queue; going on at %d", wanted, queue, going_on_at
             )
         elif queue.topic not in self._begun:
             self._begun.add(queue.topic)
             log.warning(
-                "the first messages of topic %s are gone: group %s begins at the oldest that are left, such as offset "
-                "%d of queue %d of %s",
+                "topic %s does not begin at offset 0 for group %s: its first messages are gone, or its offsets were "
+                "reset. It begins at offset %d of queue %d of %s, for example",
                 queue.topic, self._group, going_on_at, queue.queue_id, queue.broker_name,
             )  # fmt: skip

@@ -16,12 +16,14 @@ from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.offset_store import OffsetStore, ReadOffsetType
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.namespace import RETRY_PREFIX
-from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.consumer_info import MessageQueueAssignment
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel, MessageRequestMode
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,11 @@ class PopListener(Protocol):
 
 
 class RebalanceImpl:
-    """Keeps the queues of one consumer equal to its share. Topics and group are names on the wire."""
+    """Keeps the queues of one consumer equal to its share. Topics and group are names on the wire.
+
+    Attributes:
+        failure: why the last round did not learn this member's share of a topic; None if it did.
+    """
 
     def __init__(
         self,
@@ -80,6 +86,8 @@ class RebalanceImpl:
         self._clock = instance.environment.clock
         self._lock = asyncio.Lock()
         self._is_closed = False
+        self._failed_rounds = LogThrottle(self._clock)
+        self.failure: MaxQError | None = None
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.process_queues: dict[MessageQueue, ProcessQueue] = {}
 
@@ -96,6 +104,7 @@ class RebalanceImpl:
             if self._is_closed:
                 return True
             balanced = True
+            before, self.failure = self.failure, None
             for topic in list(self.subscriptions):
                 try:
                     balanced &= await self._rebalance_topic(topic)
@@ -103,10 +112,24 @@ class RebalanceImpl:
                     # A retry topic has no route before the first heartbeat of its group; the timer comes again.
                     balanced &= topic.startswith(RETRY_PREFIX)
                 except (RemotingError, BrokerError, ClientError) as error:
-                    log.warning("rebalance of topic %s, group %s failed: %s", topic, self._group, error)
+                    self._note_failure(topic, error, before)
                     balanced = False
             await self._drop_unsubscribed()
             return balanced
+
+    def _note_failure(self, topic: str, error: MaxQError, before: MaxQError | None) -> None:
+        """Keep the reason of a round that gave no share, and log it now and then: the next round follows in a second.
+
+        A broker that does not know the group in a first round had no heartbeat of it yet.
+        """
+        self.failure = error
+        if isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_ERROR and before is None:
+            log.info("group %s has no share of topic %s yet: %s", self._group, topic, error)
+        elif (left_out := self._failed_rounds.admits((topic, type(error)))) is not None:
+            log.warning(
+                "group %s does not learn its share of topic %s, and asks again: %s%s",
+                self._group, topic, error, and_more(left_out),
+            )  # fmt: skip
 
     async def _rebalance_topic(self, topic: str) -> bool:
         everything = await self._instance.routes.subscribe_queues(topic)

@@ -32,6 +32,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from maxq.remoting.socket_io_cy import is_compiled
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class MQClientInstance:
         self.pending_requests = PendingRequests()
         self._heartbeat_lock = asyncio.Lock()
         self._heartbeat_wanted = asyncio.Event()
+        self._failed_heartbeats = LogThrottle(environment.clock)  # a consumer without its share asks for one a second
         self._introduced: set[str] = set()  # brokers that know all our producer groups, since they were connected to
         self._greeting: set[asyncio.Task[None]] = set()
         self._rebalance_wanted = asyncio.Event()
@@ -249,19 +251,20 @@ class MQClientInstance:
     async def unregister_producer(self, group: str) -> None:
         """Tell all brokers that the producer group is gone."""
         self._producer_groups.discard(group)
-        await self._unregister(producer_group=group)
+        await self._unregister(f"producer group {group}", producer_group=group)
 
     async def unregister_consumer(self, group: str) -> None:
         """Tell all brokers that the consumer is gone."""
         self._consumers.pop(group, None)
-        await self._unregister(consumer_group=group)
+        await self._unregister(f"consumer group {group}", consumer_group=group)
 
-    async def _unregister(self, **groups: str) -> None:
+    async def _unregister(self, what: str, **groups: str) -> None:
         async def leave(address: str) -> None:
             try:
                 await self.api.unregister_client(address, self.client_id, **groups)
             except (RemotingError, BrokerError) as error:
-                log.warning("unregistering %s at %s failed: %s", groups, address, error)
+                level = logging.WARNING if address in self._introduced else logging.INFO  # it knows no member of ours
+                log.log(level, "broker %s was not told that a member of %s leaves: %s", address, what, error)
 
         await asyncio.gather(*(leave(address) for _, _, address in self.brokers.all()))
 
@@ -399,31 +402,25 @@ class MQClientInstance:
         assert failure is not None, "a group has a broker"
         raise failure
 
-    async def find_consumer_ids(self, topic: str, group: str) -> list[str] | None:
-        """Return the members of a group according to a random broker of the topic; None if no broker answers."""
+    async def find_consumer_ids(self, topic: str, group: str) -> list[str]:
+        """Return the members of a group according to a random broker of the topic; empty if the topic has no broker.
+
+        Raises:
+            RemotingError, BrokerError, ClientError: the name servers or that broker did not say.
+        """
         route = self.routes.table.get(topic)
         if route is None or not route.broker_datas:
-            try:
-                await self.routes.update_route(topic)
-            except (RemotingError, BrokerError):
-                return None
+            await self.routes.update_route(topic)
             route = self.routes.table[topic]
         if not route.broker_datas:
-            return None
+            return []
         data = route.broker_datas[self.environment.rng.below(len(route.broker_datas))]
         queue = MessageQueue(topic, data.broker_name, 0)
         try:
             return await self.ask_group(queue, lambda broker: self.api.consumer_ids(broker.address, group))
-        except (RemotingError, BrokerError, ClientError) as error:
-            log.warning(
-                "the members of group %s are unknown, because broker %s did not answer: %s",
-                group,
-                data.broker_name,
-                error,
-            )
-            if isinstance(error, BrokerError):
-                self.heartbeat_soon()  # it knows no member, and we are one
-            return None
+        except BrokerError:
+            self.heartbeat_soon()  # it knows no member, and we are one
+            raise
 
     # --- heartbeat ---
 
@@ -506,7 +503,8 @@ class MQClientInstance:
             if groups == self._producer_groups:  # else a producer came while this was under way
                 self._introduced.add(address)
         except MaxQError as error:  # an answer that cannot be read among them
-            log.warning("heartbeat to broker %s at %s failed: %s", name, address, error)
+            if (left_out := self._failed_heartbeats.admits((address, type(error)))) is not None:
+                log.warning("heartbeat to broker %s at %s failed: %s%s", name, address, error, and_more(left_out))
             if isinstance(error, RemotingError):
                 self.brokers.suspect(address)
 

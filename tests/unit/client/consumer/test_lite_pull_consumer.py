@@ -1,6 +1,7 @@
 """Lite pull consumption against a scripted broker, in virtual time."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -455,6 +456,48 @@ def test_a_program_can_wait_for_its_queues() -> None:
             assert len(await consumer.wait_for_assignment(lambda queues: len(queues) == 4)) == 4
 
     simulate(story)
+
+
+def test_a_member_that_is_refused_says_so_now_and_then_and_to_who_waits(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(ResponseCode.NO_PERMISSION, "User:bob has no permission to access Group:G")
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 0)
+        codes = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP, RequestCode.UNREGISTER_CLIENT
+        for code in codes:
+            cluster.broker.scripts[code] = refuse
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        async with consumer:
+            with pytest.raises(TimeoutError, match=r"group G does not hold .* User:bob has no permission"):
+                await consumer.wait_for_assignment(timeout_ms=30_000)
+        assert [len(cluster.broker.requests(code)) > 3 for code in codes] == [True, True, False]
+
+    with caplog.at_level(logging.WARNING, "maxq.client"):
+        simulate(story)
+    lines = [record.getMessage() for record in caplog.records if "User:bob" in record.getMessage()]
+    assert len(lines) <= 2 * 4 and "more since the last line" in lines[-1]  # of heartbeats, and of shares
+    assert not any("leaves" in line for line in lines)
+
+
+def test_a_new_member_whose_broker_had_no_heartbeat_yet_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: MockCluster) -> None:
+        def unknown(request: RemotingCommand) -> RemotingCommand:
+            del cluster.broker.scripts[RequestCode.GET_CONSUMER_LIST_BY_GROUP]
+            return request.reply(ResponseCode.SYSTEM_ERROR, "no consumer for this group")
+
+        await start(cluster, 0)
+        cluster.broker.scripts[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = unknown
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        async with consumer:
+            assert await consumer.wait_for_assignment(timeout_ms=60_000) == {Q0}
+        assert not cluster.broker.scripts
+
+    with caplog.at_level(logging.WARNING):
+        simulate(story)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("maxq.client")] == []
 
 
 def make_second(cluster: MockCluster) -> LitePullConsumer:

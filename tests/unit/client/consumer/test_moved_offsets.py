@@ -74,9 +74,44 @@ def test_a_group_that_begins_on_a_cleaned_topic_is_told_in_one_line(
         simulate(story)
     assert sorted(got, key=int) == [b"%d" % number for number in range(LEFT_FROM * QUEUES, 5 * QUEUES)]
     (line,) = told(caplog)
-    assert line.startswith(
-        "the first messages of topic T are gone: group G begins at the oldest that are left, such as "
-    )
+    assert line.startswith("topic T does not begin at offset 0 for group G: its first messages are gone, or ")
+    assert "begins at offset 3 of queue " in line
+
+
+async def reset_once(broker: MockBroker, told: set[int], request: RemotingCommand) -> RemotingCommand:
+    """Answer each queue's first pull with a reset to the offset that it asks for."""
+    queue_id, offset = int(request.ext["queueId"]), int(request.ext["queueOffset"])
+    if request.ext["topic"] != "T" or queue_id in told:
+        return await broker.serve_pull(request)
+    told.add(queue_id)
+    answer = broker.pull_answer(request, MessageQueue("T", broker.name, queue_id), offset, 0)
+    answer.code = ResponseCode.PULL_OFFSET_MOVED
+    return answer
+
+
+def test_a_reset_to_where_the_group_is_already_loses_nothing_and_warns_of_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T", queues=QUEUES)
+        for number in range(QUEUES):
+            cluster.broker.put("T", b"%d" % number, number)
+        reset: set[int] = set()
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            cluster.broker.scripts[code] = lambda request: reset_once(cluster.broker, reset, request)
+        config = LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", consume_from_where=FIRST)
+        consumer = LitePullConsumer(config, cluster.environment())
+        await consumer.subscribe("T")
+        got: set[bytes] = set()
+        async with consumer, asyncio.timeout(60):
+            while len(got) < QUEUES:
+                got.update(message.body for message in await consumer.poll(1_000))
+        assert reset == set(range(QUEUES))
+
+    with caplog.at_level(logging.WARNING):
+        simulate(story)
+    assert told(caplog) == []
 
 
 def test_a_reader_that_loses_its_place_is_told_of_each_queue(caplog: pytest.LogCaptureFixture) -> None:
