@@ -779,6 +779,8 @@ class BrokerController:
         if role != SLAVE:  # who becomes the master later looks then (RoleService)
             was_slave = self.store_owner.was_slave
             self.store.reader.may_lack_messages |= was_slave
+            if was_slave:
+                await run_blocking(self.topics.add_found, self._topics_with_messages())
             self.groups.slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
             self.offsets.not_beyond(self.store.max_offset)
         await run_blocking(self.store_owner.record, role, self.groups.slave_until)
@@ -787,16 +789,18 @@ class BrokerController:
         self.failover.acting.loaded()
         self.store.start()
 
-    def _topics_with_messages(self) -> list[str]:
-        """Return the topics of which the store has messages, where no other broker, and no log of a group, tells what
-        topics there are."""
+    def _topics_with_messages(self) -> dict[str, int]:
+        """Return the topics of which the store has messages, with the number of their queues up to the last one that
+        has any, where no other broker, and no log of a group, tells what topics there are."""
         store = self.store
         if self._settings.store.broker_role == SLAVE or self.table_records is not None:
-            return []
-        names = [(name.decode(errors="replace"), state.queues) for name, state in list(store.topics.items())]
-        return [
-            name for name, queues in names if any(store.max_offset(name, queue_id) > 0 for queue_id in list(queues))
-        ]
+            return {}
+        names = [(name.decode(errors="replace"), list(state.queues)) for name, state in list(store.topics.items())]
+        last = {
+            name: max((queue_id for queue_id in queues if store.max_offset(name, queue_id) > 0), default=-1)
+            for name, queues in names
+        }
+        return {name: queue_id + 1 for name, queue_id in last.items() if queue_id >= 0}
 
     async def _listen(self) -> None:
         host, port = self._settings.server.bind_address, self._settings.broker.listen_port

@@ -10,7 +10,7 @@ import pytest
 
 import maxq
 from maxq.broker.controller import BrokerController, resolve
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.settings import BrokerSettings
@@ -18,6 +18,7 @@ from maxq.errors import BrokerEndedError, ConfigError, RemotingError, StoreFaile
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemMappedRegion, SystemRng
 from maxq.testing.simulation import SimWorld, run_simulation
@@ -189,6 +190,32 @@ async def test_a_store_whose_table_of_topics_is_lost_is_refused(start_broker: St
     without = controller_of(broker.folder)
     await without.start()
     await without.shutdown()
+
+
+@pytest.mark.parametrize("role", ["SLAVE", "ASYNC_MASTER"])
+async def test_a_slave_that_becomes_the_master_serves_topics_of_which_it_has_messages_and_has_not_heard(
+    start_broker: Start, role: str
+) -> None:
+    broker = await start_broker()
+    for queue_id in (0, 2):
+        await broker.send("T", b"%d" % queue_id, queue_id=queue_id)
+    broker.create_topic("Empty")
+    await broker.controller.topics.persisted()
+    await broker.controller.shutdown()
+    owner, topics = broker.folder / "owner.json", broker.folder / "config" / "topics.json"
+    owner.write_bytes(owner.read_bytes().replace(b"ASYNC_MASTER", role.encode()))
+    table = json_dialect.loads(topics.read_bytes())
+    for name in ("T", "Empty"):
+        del table["topicConfigTable"][name]
+    topics.write_bytes(json_dialect.dumps(table))
+    for _ in range(2):
+        broker = await start_broker()
+        found = broker.controller.topics.select_topic_config("T")
+        assert (found.read_queue_nums if found else 0) == (3 if role == "SLAVE" else 0)
+        assert "Empty" not in broker.controller.topics.topic_config_table
+        code = ResponseCode.SUCCESS if role == "SLAVE" else ResponseCode.TOPIC_NOT_EXIST
+        assert (await broker.pull("T", queue_id=2)).code == code
+        await broker.controller.shutdown()
 
 
 async def test_a_new_store_has_its_table_of_topics_from_the_start(start_broker: Start) -> None:

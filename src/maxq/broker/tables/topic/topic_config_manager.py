@@ -94,6 +94,26 @@ class TopicConfigManager(PersistentManager):
             )
         self.persist()
 
+    def add_found(self, queues: Mapping[str, int]) -> None:
+        """Add the topics that the table lacks, by their number of queues, because the log has messages of them: this
+        broker was a slave, and had not heard of them when its master went. Nobody could read their messages. A topic
+        that was deleted has none, for the log says that. Blocks. Call it after `create_system_topics`.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        lacking = {
+            name: count for name, count in queues.items()
+            if not (name in self.topic_config_table or names.is_system_topic(name) or names.is_lmq(name))
+        }  # fmt: skip
+        for name, count in sorted(lacking.items()):
+            log.warning("the log has messages of topic %s, of which this broker has not heard: it has %d queues now",
+                        name, count)  # fmt: skip
+            self.topic_config_table[name] = _topic(name, count)
+        if lacking:
+            self.data_version = next_version(self.data_version, self._clock.wall_ms())
+            self.persist()
+
     # --- look up ------------------------------------------------------------------------------------------------------
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
