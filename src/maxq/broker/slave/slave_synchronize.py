@@ -355,8 +355,8 @@ class SlaveSynchronize:
         elif now_ms - self._apart_since_ms >= _JOIN_MS:
             self._failed(
                 "tables", address,
-                "this slave's log is not known to be the master's (haStatus and haLinkFailure of brokerStatus tell "
-                "why), and topics, groups and offsets of another log would hide the messages of this one",
+                "they are copied while the replication link to the master stands and the two logs join (haLinkFailure "
+                "of brokerStatus tells why not): those of another log would hide messages of this one",
             )  # fmt: skip
         return False
 
