@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from maxq.auth.signature import Credentials
 from maxq.errors import ConfigError, MaxQError
+from maxq.runtime.home import home
 from maxq.runtime.own_address import own_address
 from maxq.runtime.system_clock import SystemClock, SystemRng
 
@@ -44,7 +45,7 @@ def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
         disk=_small_files(),
         host_ip=_address_towards(namesrv_addr),
         pid=os.getpid(),
-        home=Path.home(),
+        home=home(),
         credentials=environment_credentials(),
         use_tls=os.environ.get("MAXQ_TLS", ""),
     )
@@ -113,7 +114,7 @@ def system_host() -> "Host":
 
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Host(
-        socket.gethostname(), own_address(), Path.home(), os.environ.get("ROCKETMQ_HOME", ""),
+        socket.gethostname(), own_address(), home(), os.environ.get("ROCKETMQ_HOME", ""),
         0 if open_files == resource.RLIM_INFINITY else open_files,
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maxq.errors import ConfigError
+from maxq.runtime.home import home
 
 _MOST_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -121,7 +122,7 @@ def changed_contexts() -> Iterator[Contexts]:
 def contexts_file() -> Path:
     """Return where the file is; as the XDG rules have it, a relative XDG_CONFIG_HOME does not count."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(folder) if os.path.isabs(folder) else Path.home() / ".config") / "maxq" / "contexts.toml"
+    return (Path(folder) if os.path.isabs(folder) else home() / ".config") / "maxq" / "contexts.toml"
 
 
 def checked_name(name: str) -> str:

@@ -165,7 +165,8 @@ class SmallFiles(Protocol):
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         """Replace a file atomically and durably: temporary file, sync, rename over `path`, sync of the folder. Call it
         for one path once at a time: the temporary name is fixed, so that what a crash leaves behind is overwritten.
-        `private`: only the user who runs this may read the file."""
+        A file that is replaced keeps its permissions, and its owner if this user may give files away. `private`: only
+        the user who runs this may read the file."""
         ...
 
     def make_dirs(self, path: PurePath) -> None: ...

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -408,3 +409,15 @@ def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named() -> None:
     with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
         DurableFiles().write(Path("/dev/full"), b"x")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_that_is_replaced_stays_open_to_the_same_users(tmp_path: Path, mode: int) -> None:
+    """A settings file with passwords is written again when a setting changes."""
+    path, left_behind = tmp_path / "broker.conf", tmp_path / "broker.conf.tmp"
+    path.write_text("before")
+    path.chmod(mode)
+    left_behind.write_text("of a crash")
+    left_behind.chmod(0o644)
+    SystemDisk().replace(path, b"after")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"after", mode)

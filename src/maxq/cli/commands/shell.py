@@ -27,10 +27,11 @@ from maxq.cli.connection_variables import (
 from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.completion import suggestions
 from maxq.cli.terminal.ends import ExitCode
+from maxq.runtime.home import home
 
 app = CommandApp()
 
-HISTORY = Path("~/.maxq_history")
+HISTORY = ".maxq_history"  # in the user's home
 HISTORY_LINES = 2_000
 _PROMPT = "maxq> "
 _ENDS = ("exit", "quit")
@@ -119,7 +120,7 @@ def _use_readline() -> None:
     with contextlib.suppress(ImportError):
         import readline
 
-        path = HISTORY.expanduser()
+        path = home() / HISTORY
         with contextlib.suppress(OSError):
             readline.read_history_file(path)
         readline.set_history_length(HISTORY_LINES)

@@ -27,6 +27,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import stat
 import time
 from pathlib import Path, PurePath
 from threading import Lock
@@ -110,9 +111,13 @@ class DurableFiles:
         """Replace a file atomically (see Disk.replace)."""
         folders = _make_folders(path.parent)
         temporary = path.with_name(path.name + ".tmp")
-        if private:
-            temporary.unlink(missing_ok=True)  # what a crash left behind may be open to all
-        _write_synced(temporary, data, 0o600 if private else 0o666)
+        try:
+            before = os.stat(path)
+        except FileNotFoundError:
+            before = None
+        if private or before is not None:
+            temporary.unlink(missing_ok=True)  # a file that a crash left behind may be open to all
+        _write_synced(temporary, data, 0o600 if private or before is not None else 0o666, None if private else before)
         os.replace(temporary, path)
         _sync_folders(folders)
 
@@ -335,10 +340,15 @@ def write_all(fd: int, data: memoryview, position: int | None = None) -> None:
         done += written
 
 
-def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Make the file with these bytes. An OSError names it."""
+def _write_synced(path: Path, data: bytes, mode: int = 0o666, like: os.stat_result | None = None) -> None:
+    """Make the file with these bytes, with the permissions and owner of the file `like`. An OSError names it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
+        if like is not None:
+            with contextlib.suppress(PermissionError):  # only root gives files away
+                os.fchown(fd, like.st_uid, like.st_gid)
+            with contextlib.suppress(PermissionError):  # a file system without permissions
+                os.fchmod(fd, stat.S_IMODE(like.st_mode))
         write_all(fd, memoryview(data))
         os.fsync(fd)
     except OSError as error:
