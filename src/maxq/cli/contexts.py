@@ -142,7 +142,9 @@ def load_contexts() -> Contexts:
     found = _read(path)
     if found is None:
         return Contexts(path)
-    data, mode = found
+    data, mode, owner = found
+    if os.geteuid() not in (0, owner) and owner != 0:
+        raise ConfigError(f"file {path} says where commands connect, and belongs to another user: make one of your own")
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(f"file {path} says where commands connect, and others can write it: chmod 600 {path}")
     contexts = _parsed(path, data)
@@ -162,8 +164,8 @@ def _parsed(path: Path, data: bytes) -> Contexts:
     return Contexts(path, _profiles(path, table), _current(path, table))
 
 
-def _read(path: Path) -> tuple[bytes, int] | None:
-    """Return content and mode of the file; None if it is not there."""
+def _read(path: Path) -> tuple[bytes, int, int] | None:
+    """Return content, mode and owner of the file; None if it is not there."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for a writer
     except (FileNotFoundError, NotADirectoryError):
@@ -181,7 +183,7 @@ def _read(path: Path) -> tuple[bytes, int] | None:
         os.close(descriptor)
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"file {path} is larger than {_MOST_BYTES >> 20} MiB, so it holds no contexts: move it away")
-    return data, facts.st_mode
+    return data, facts.st_mode, facts.st_uid
 
 
 def _current(path: Path, table: Mapping[str, Any]) -> str:

@@ -391,10 +391,8 @@ _FORMS: Final = rows(
 _DONE_CONTEXT: Final = done(context=TEXT, file=TEXT)
 _FOUND: Final = record(value=TEXT, source=TEXT)
 _TABLES: Final = array(OBJECT)
-_SETTINGS_OF_REPORT: Final = record(
-    source=record(
-        topics=TEXTS, namesrv=nullable(TEXT), stores=TEXTS, sinceMs=nullable(WHOLE), untilMs=nullable(WHOLE)
-    )
+_SOURCE: Final = record(
+    topics=TEXTS, namesrv=nullable(TEXT), stores=TEXTS, sinceMs=nullable(WHOLE), untilMs=nullable(WHOLE)
 )  # fmt: skip
 
 #: Command without `maxq` → schema.
@@ -470,14 +468,19 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "anyOf": [record(sent=WHOLE, pieces=WHOLE, sentBefore=WHOLE), record(messages=WHOLE, rows=array(OBJECT))]
     },
     "pipeline trace": record(
-        settings=_SETTINGS_OF_REPORT, first_ms=nullable(WHOLE), last_ms=nullable(WHOLE), sent=WHOLE, consumed=WHOLE,
-        broken=WHOLE, undelivered_count=WHOLE, groups=_TABLES, undelivered=_TABLES, slow=_TABLES,
-        slow_count=mapping(WHOLE), store_measured=SWITCH, way=_TABLES,
+        settings=record(
+            source=_SOURCE, slow_ms=WHOLE, grace_ms=WHOLE, most=WHOLE, store_times=SWITCH, message_id=nullable(TEXT)
+        ),
+        first_ms=nullable(WHOLE), last_ms=nullable(WHOLE), step_ms=WHOLE, sent=WHOLE, consumed=WHOLE, broken=WHOLE,
+        queues=_TABLES, records=_TABLES, overall=_TABLES, groups=_TABLES, course=_TABLES, distribution=_TABLES,
+        not_consumed=_TABLES, undelivered=_TABLES, undelivered_count=WHOLE, slow=_TABLES, slow_count=mapping(WHOLE),
+        backwards=WHOLE, backwards_ms=WHOLE, store_measured=SWITCH, way=_TABLES,
     ),
     "pipeline stats": record(
-        settings=_SETTINGS_OF_REPORT, first_ms=nullable(WHOLE), last_ms=nullable(WHOLE), topics=_TABLES, rates=_TABLES,
-        queues=_TABLES, queue_count=WHOLE, keys=_TABLES, key_count=WHOLE, groups=nullable(_TABLES),
-        disk_topics=_TABLES, forecasts=_TABLES,
+        settings=record(source=_SOURCE, most=WHOLE, history=nullable(TEXT), ratio=NUMBER, reserved_hours=NUMBER),
+        first_ms=nullable(WHOLE), last_ms=nullable(WHOLE), step_ms=WHOLE, topics=_TABLES, rates=_TABLES, sizes=_TABLES,
+        queues=_TABLES, queue_count=WHOLE, keys=_TABLES, key_count=WHOLE, groups=nullable(_TABLES), waiting=_TABLES,
+        lag=_TABLES, growth=_TABLES, disk_topics=_TABLES, forecasts=_TABLES,
     ),
     "pipeline dlq show": record(rows=array(OBJECT)),
     "pipeline dlq export": record(letters=WHOLE, folder=TEXT, format=TEXT),

@@ -74,7 +74,7 @@ def test_traces_of_java_clients_are_told(
     page, one = tmp_path / "trace.html", min(FIRST)
     options = ("-n", traced.namesrv_address, "-t", "Traces", "-i", one, "--grace-ms", "0", "--store-times")
     found: dict[str, Any] = json.loads(pipeline(capsys, "trace", *options, "--html", str(page), "--json"))
-    check_output("pipeline trace", found, closed=False)
+    check_output("pipeline trace", found)
     assert (found["sent"], found["broken"]) == (len(SENT), 2)
     assert found["consumed"] == len(BEGUN)
     measured = {(row["measure"], row["topic"], row["groupName"]): row["count"] for row in found["groups"]}
@@ -103,7 +103,7 @@ def test_statistics_of_a_cluster_in_few_tasks(
     page, history = tmp_path / "stats.html", tmp_path / "history"
     options = ("-n", traced.namesrv_address, "--history", str(history), "--html", str(page))
     found = json.loads(pipeline(capsys, "stats", *options, "--json"))
-    check_output("pipeline stats", found, closed=False)
+    check_output("pipeline stats", found)
     assert {row["topic"]: (row["messages"], row["bytes"]) for row in found["topics"]}["Other"] == (1, 5)
     assert len(list(history.iterdir())) == 1
     assert "Message statistics" in page.read_text()

@@ -162,6 +162,19 @@ def test_what_could_not_be_read_again_is_not_written(
     assert set(load_contexts().profiles) == {"good"}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(file, '[contexts.a]\nnamesrv = "a:9876"\n', 0o644)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert set(load_contexts().profiles) == {"a"}, "root may write everything anyway"
+    os.chown(file, 54321, -1)
+    assert "belongs to another user" in refusal(["context", "list"], capsys)
+    os.chown(file, 12345, -1)
+    assert set(load_contexts().profiles) == {"a"}
+
+
 def test_a_link_to_the_file_stays_a_link(home: Path, file: Path) -> None:
     """Those who keep such files in a repository of their own link to them."""
     kept = home / "dotfiles" / "contexts.toml"

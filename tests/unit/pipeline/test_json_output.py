@@ -1,6 +1,7 @@
 """The results of jobs are as `maxq schema` says; their sessions of Spark are not needed for that."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from maxq.pipeline.jobs.archive.job import ArchiveResult
 from maxq.pipeline.jobs.archive.table import TableResult
 from maxq.pipeline.jobs.archive.verify import VerifyResult
 from maxq.pipeline.jobs.audit.job import AuditResult, StoreFacts
+from maxq.pipeline.jobs.message_input import MessageInput
 from maxq.pipeline.jobs.rebuild.job import RebuildReport
 from maxq.pipeline.jobs.replay import SentResult
+from maxq.pipeline.jobs.stats import StatsResult, StatsSettings
+from maxq.pipeline.jobs.trace import TraceResult, TraceSettings
 from maxq.protocol.message.message_queue import MessageQueue
 from tests.json_output import check_output
 
@@ -29,7 +33,15 @@ RESULTS = {
     "pipeline audit": AuditResult([StoreFacts("/s", 0, 100)], [("/s", "crc", 1)], [FAULT]),
     "pipeline rebuild": RebuildReport("/s", index_files=["20260131080000000"]),
     "pipeline replay": SentResult(20, 2),
-}
+    "pipeline trace": TraceResult(
+        TraceSettings(MessageInput(("Traces",), "n:9876"), message_id="7F"), [], [], 1, 2, 3, 4, 1000, [], [], [], [],
+        [{"count": 3}], [], {"send": 1}, [], 0, 0, True, [],
+    ),
+    "pipeline stats": StatsResult(
+        StatsSettings(MessageInput((), "n:9876"), history=Path("h")), 1000, 1, 2, [], [], [], [], 0, [], 0, None, [],
+        [], [], [], [],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", RESULTS)
