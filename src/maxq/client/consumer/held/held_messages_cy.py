@@ -243,11 +243,16 @@ class HeldMessages:
         p: cython.Py_ssize_t = 0
         first: cython.Py_ssize_t
         place: cython.Py_ssize_t
+        apart: cython.Py_ssize_t = records.count - 1
         if records.size == 0:
             return
         first = self._place_of(records.first_offset)
-        if first >= self._waiting and self._place_of(records.last_offset) == first + records.count - 1:
-            for place in range(first, first + records.count):  # side by side, as they came
+        if (
+            first >= self._waiting
+            and records.last_offset - records.first_offset == apart  # no offset between them is left out
+            and self._place_of(records.last_offset) == first + apart  # nor here
+        ):
+            for place in range(first, first + records.count):
                 if self._sizes[place] >= 0:
                     self.message_count -= 1
                     self.message_size -= self._sizes[place]

@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maxq.protocol.message.message import MessageExt, encode_record
@@ -34,6 +34,9 @@ def as_records(received: ModuleType, numbers: list[int]) -> Any:
     return received.keep_records(b"".join(map(record, numbers)), received.Pull("b", 0, 99))
 
 
+@example(  # as many offsets lie between the first and the last as are removed, but others
+    [("put", [0, 4, 5, 6, 8, 36], False), ("put", [2, 3], False), ("remove", [2, 3, 4, 5, 6, 7, 36], True)]
+)
 @given(steps_with_records)
 def test_what_is_here_is_what_was_put_and_not_removed(told: list[tuple[str, list[int], bool]]) -> None:
     """Whether they come, and go, as messages or as the records of a pull."""
