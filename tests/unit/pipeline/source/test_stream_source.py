@@ -470,7 +470,7 @@ def test_a_name_server_that_is_away_is_told_once(caplog: pytest.LogCaptureFixtur
     for _ in range(5):
         assert query.trigger() == []
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("maxq.pipeline")]
-    assert len([line for line in lines if "queues and brokers are those of before" in line]) == 1
+    assert len([line for line in lines if "the known queues and brokers are used" in line]) == 1
     assert len([line for line in lines if "queues cannot be reached" in line]) == 1
     again = Query(server, query.offset, subscribePattern="Away.*")  # it never heard of any queue
     assert again.trigger() == []
