@@ -157,7 +157,7 @@ def test_a_log_that_is_gone_may_be_given_up(tmp_path: Path) -> None:
 
 def test_a_log_in_several_folders_is_refused(tmp_path: Path) -> None:
     setting = {"store_path_commit_log": "/one,/two"}
-    with pytest.raises(StoreRefusedError, match="MaxQ keeps the log in one folder"):
+    with pytest.raises(StoreRefusedError, match="MaxQ has one folder for the log"):
         new_store(small_config(tmp_path, **setting)).load()
 
 
