@@ -160,11 +160,23 @@ def _short(expression: str) -> str:
     return repr(expression if len(expression) <= 200 else expression[:200] + "…")
 
 
+#: What other dialects of SQL have → how it is said here.
+_OTHERWISE: Final = {
+    "!": "; not equal is <>",
+    "&": "; write AND",
+    "|": "; write OR",
+    '"': "; texts stand in single quotes",
+    "LIKE": "; write STARTSWITH, ENDSWITH or CONTAINS",
+}
+
+
 def _place(error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedCharacters):
-        return f"at character {1 + int(error.pos_in_stream or 0)}: {error.char!r} means nothing here"
+        said = f"at character {1 + int(error.pos_in_stream or 0)}: {error.char!r} means nothing here"
+        return said + _OTHERWISE.get(error.char, "")
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        return f"at character {(error.token.start_pos or 0) + 1}: {str(error.token)!r:.80} is not expected here"
+        said = f"at character {(error.token.start_pos or 0) + 1}: {str(error.token)!r:.80} is not expected here"
+        return said + _OTHERWISE.get(str(error.token).upper(), "")
     return "at its end: something is missing"
 
 
