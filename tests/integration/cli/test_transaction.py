@@ -71,6 +71,10 @@ def test_open_transactions_are_listed_and_each_can_be_inspected(server: Standalo
     rows = listed()
     assert [row["transactionId"] for row in rows] == [ids["undecided"], ids["open too"]]
     assert {(row["group"], row["checks"]) for row in rows} == {("PG_TxCli", 0)}
+    everywhere = objects("transaction", "list", namesrv=namesrv)
+    assert [row["transactionId"] for row in everywhere if row["topic"] == "TxCli"] == [
+        ids["undecided"], ids["open too"],
+    ]  # fmt: skip
     verdicts = {text: objects("transaction", "inspect", ids[text], namesrv=namesrv)["verdict"] for text in ids}
     assert verdicts == {"committed": "COMMITTED", "rolled back": "ROLLED_BACK", "undecided": "OPEN", "open too": "OPEN"}
     by_offset = objects("transaction", "inspect", rows[0]["msgId"], namesrv=namesrv)

@@ -85,18 +85,29 @@ async def list_transactions(
     store: Store = None,
     count: Annotated[int, typer.Option("--count", min=1, help="At most so many of each broker.")] = 100,
 ) -> Report:
-    """Open transactions, the oldest first: whose they are, how old, and how often their producer was asked."""
+    """Open transactions, the oldest first: whose they are, how old, and how often their producer was asked.
+
+    Without -b and -c, those of all clusters that the name server knows.
+    """
     halves: list[MessageExt] = []
     if store is not None:
         _only_store(broker, cluster)
         with _offline(store) as transactions:
             halves = transactions.open(count)
     else:
-        for address in await addresses(admin, broker, cluster):
+        for address in await _brokers(admin, broker, cluster):
             halves += await admin.transactions.open(address, limit=count)
     now_ms = SystemClock().wall_ms()
     notes = [_LATE] if halves else ["no transaction is open"]
     return Report(_OPEN_COLUMNS, [_open_row(half, now_ms) for half in halves], notes=notes)
+
+
+async def _brokers(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
+    """Return the brokers that the options name; without any the masters of all clusters."""
+    if broker is not None or cluster is not None:
+        return await addresses(admin, broker, cluster)
+    clusters = sorted((await admin.brokers.cluster_info()).cluster_addr_table)
+    return [address for name in clusters for address in await addresses(admin, None, name)]
 
 
 @command(app, "inspect", summary="What became of one transaction.")
