@@ -21,6 +21,10 @@ its master all the time, and once more before it takes it for gone:
   brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
   longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
 
+A slave whose log was found to be another than its master's, because the master lost the end of its log and went on
+without it, does not act: it would give away messages that the master does not have, and what it kept would be of places
+that other messages have at the master. Nor does it tell a master that comes back what it knows.
+
 They may miss a slave that acts, too. So the slave with the next id asks those with smaller ids that it knew of, and
 takes one that answers or is silent for gone when name servers go on missing it for brokerNotActiveTimeoutMillis.
 
@@ -106,6 +110,7 @@ class ActingMasterService:
         self._heard_ms = -(1 << 62)  # when the last question began that the master answered
         self._knows_group = False  # which broker is active was found out
         self.group = BrokerGroup(env.own)
+        self._has_refused = False  # to act, which is told once
         self.is_ending = False
 
     def loaded(self) -> None:
@@ -330,6 +335,10 @@ class ActingMasterService:
             if self.is_ending:
                 return
             own_id = self.group.own_id
+            if change.min_broker_id == own_id and self.log_is_another:
+                self._refuse_to_act()
+                self.group.pass_over(before, members)
+                return
             known = {**members, **self.group.members, before[0]: before[1]}
             if change.min_broker_id == own_id and not await self._take_over(known):
                 self.group.pass_over(before, members)
@@ -341,6 +350,17 @@ class ActingMasterService:
             self._services.change(own_id == change.min_broker_id)
             if change.has_master:
                 await self._on_master_online(change)
+
+    @property
+    def log_is_another(self) -> bool:
+        """Return whether this is a slave whose log was found to be another than its master's."""
+        return self.group.own_id != MASTER_ID and self._ha.is_apart
+
+    def _refuse_to_act(self) -> None:
+        level = logging.DEBUG if self._has_refused else logging.WARNING
+        self._has_refused = True
+        log.log(level, "this slave does not act for its master: its log is another. Keep what is needed of its store, "
+                "then empty it and start it again")  # fmt: skip
 
     def hear_slave(self, broker_id: int | None, address: str | None) -> None:
         """Note, on a master, that a slave asked for a sign of life. RocketMQ's slaves do not say who they are."""

@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 class HALink(Protocol):
     """The replication service as the failover services use it (HAService)."""
 
+    @property
+    def is_apart(self) -> bool:
+        """Return whether this slave's log was found to be another than its master's."""
+
     def update_master_ha_address(self, address: str) -> None:
         """Copy from `host:port` from now on; an empty text stops the copying."""
 

@@ -48,8 +48,8 @@ from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import check_entries, check_point, check_row
 from maxq.broker.pop.unfinished_revives import Key
 from maxq.broker.processors.support import RequestProcessor
-from maxq.codes import RequestCode
-from maxq.errors import RemoteProtocolError
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import RemoteProtocolError, RequestRefusedError
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
@@ -213,6 +213,10 @@ class GroupOfSlave(Protocol):
     def is_acting_master(self) -> bool:
         """Return whether this slave acts for its group."""
 
+    @property
+    def log_is_another(self) -> bool:
+        """Return whether this slave's log was found to be another than its master's."""
+
     def hear_return(self, master: str) -> None:
         """Note that the master at this `host:port` comes back; empty: it does not say where it is."""
 
@@ -247,7 +251,15 @@ class HandBackProcessor(RequestProcessor):
 
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
         """Answer when everything that this slave knows is safe, and so is the progress of delayed and timer messages,
-        for which the master asks next: messages whose time is over may be on their way to another group."""
+        for which the master asks next: messages whose time is over may be on their way to another group.
+
+        Raises:
+            RequestRefusedError: this slave's log is another than its master's, or it does not leave the group to the
+                slave that asks. Who asks takes nothing from it then.
+        """
+        if self._group.log_is_another:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave is another than its master's: "
+                                      "what it knows is of other messages")  # fmt: skip
         fields = HeaderFields(request.ext)
         slave_id, slave = fields.opt_int(SlaveSign.ID), fields.opt_str(SlaveSign.ADDRESS)
         if slave_id and slave:

@@ -30,6 +30,7 @@ class HAClientService:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
         failure: why the last connection failed or was not made; empty before that. A link that this slave makes anew by
             itself, to compare the logs, has not failed.
+        is_apart: this log was found to be another than the master's, and has not been found to be one with it since.
         connects: connections made so far.
         refused: connections ended because the master's log does not fit this one's.
         on_failed: told the name and error if the task ends by an error.
@@ -54,6 +55,7 @@ class HAClientService:
         self._retry_s = _FIRST_RETRY_S
         self.master_address = ""
         self.failure = ""
+        self.is_apart = False
         self.connects = 0
         self.refused = 0
         self.on_failed: Callable[[str, BaseException], None] | None = None
@@ -121,7 +123,7 @@ class HAClientService:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         request_offset = await self.client.request_offset()
-        link = _MasterLink(self.client, self._clock, self._buffer, self._on_joined)
+        link = _MasterLink(self.client, self._clock, self._buffer, self._joined)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, int(port))
@@ -135,7 +137,7 @@ class HAClientService:
             log.info("connected to the master's HA port %s, asking from offset %d", address, request_offset)
             self._on_connected()
             if self.client.is_joined:  # its log is empty
-                self._on_joined()
+                self._joined()
             outcome = await link.ended
         finally:
             self._link = None
@@ -145,6 +147,10 @@ class HAClientService:
         if link.has_heard:
             self._retry_s = _FIRST_RETRY_S
         return self._judge(address, outcome)
+
+    def _joined(self) -> None:
+        self.is_apart = False
+        self._on_joined()
 
     def _next_retry_s(self) -> float:
         pause_s, self._retry_s = self._retry_s, min(self._retry_s * 2, _LAST_RETRY_S)
@@ -156,6 +162,7 @@ class HAClientService:
             log.error("the link to master %s is closed: %s", address, outcome)
             may_be_mended = outcome is self.client.offered and str(outcome) != self.failure
             self.failure = str(outcome)
+            self.is_apart |= isinstance(outcome, ReplicationDivergedError) and not may_be_mended
             return _FIRST_RETRY_S if may_be_mended else _MISFIT_RETRY_S
         if outcome == START_OVER:
             log.info("the link to master %s is made anew: %s", address, outcome)

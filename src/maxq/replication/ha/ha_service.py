@@ -393,6 +393,12 @@ class HAService:
         of any other. False without a connection, because the master may come back with another log."""
         return self.client.client.is_joined or self._store.last_record_offset < 0
 
+    @property
+    def is_apart(self) -> bool:
+        """Return whether this slave's log was found to be another than its master's, and not to be one with it since:
+        what it knows of places in the log is of other messages than the master's."""
+        return self.client.is_apart
+
     def _joined(self) -> None:
         if self._on_joined is not None:
             self._on_joined()

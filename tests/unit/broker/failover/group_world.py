@@ -35,6 +35,7 @@ class FakeHA:
     log: list[str] = field(default_factory=list)
     copying: set[str] = field(default_factory=set)
     waits: list[tuple[str, int]] = field(default_factory=list)
+    is_apart: bool = False
 
     def update_master_ha_address(self, address: str) -> None:
         self.log.append(address)

@@ -132,6 +132,16 @@ async def test_the_smallest_slave_takes_over_and_forgets_the_master() -> None:
     assert member.acting.is_acting_master
 
 
+async def test_a_slave_whose_log_is_another_than_its_masters_does_not_act_before_they_are_one() -> None:
+    member = await slave()
+    member.ha.is_apart = True
+    await member.see(1)
+    assert not member.services.is_running
+    member.ha.is_apart = False
+    await member.see(1)
+    assert member.services.is_running
+
+
 @pytest.mark.parametrize("broker_id", [1, 2])
 async def test_a_master_that_answers_is_not_taken_for_gone_because_a_name_server_misses_it(broker_id: int) -> None:
     """The name server was started anew, or its connection to the master broke."""

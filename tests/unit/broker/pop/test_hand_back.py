@@ -8,10 +8,23 @@ import orjson
 import pytest
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
-from maxq.broker.pop.hand_back import encode, known_end, take_in, within, without
+from maxq.broker.pop.hand_back import (
+    GroupOfSlave,
+    HandBackProcessor,
+    PopState,
+    encode,
+    known_end,
+    take_in,
+    within,
+    without,
+)
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import PopJournal
+from maxq.codes import RequestCode
+from maxq.errors import RequestRefusedError
 from maxq.protocol.body.pop import PopCheckPoint
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection as RemotingConnection
 from maxq.runtime.interfaces import Disk
 from maxq.store.log.deletions import Deletions
 from tests.unit.broker.pop.test_check_point_buffer import Clock, Journal, Offsets
@@ -440,3 +453,50 @@ def test_of_an_answer_that_is_cut_or_malformed_nothing_is_taken_in(body: bytes) 
         assert without(body, {OWN.key}) == body
     assert _take_in(buffer, body).taken == []
     assert _rows(buffer) == before
+
+
+class Connection:
+    """What was answered."""
+
+    def __init__(self) -> None:
+        self.answers: list[RemotingCommand] = []
+
+    def send(self, answer: RemotingCommand) -> None:
+        self.answers.append(answer)
+
+
+class Slave:
+    """A slave's part in its group, and its pop consumption."""
+
+    is_acting_master = True
+
+    def __init__(self, *, log_is_another: bool) -> None:
+        self.log_is_another = log_is_another
+        self.has_given_way = False
+
+    def hear_return(self, master: str) -> None:
+        """Nothing follows from it."""
+
+    def give_way(self) -> None:
+        self.has_given_way = True
+
+    def hand_back(self, return_id: str) -> bytes:
+        return b"what it knows"
+
+    async def rest(self) -> None:
+        """It delivers nothing."""
+
+
+@pytest.mark.parametrize("log_is_another", [False, True])
+async def test_a_slave_whose_log_is_another_tells_its_master_nothing(*, log_is_another: bool) -> None:
+    slave, connection = Slave(log_is_another=log_is_another), Connection()
+    processor = HandBackProcessor(cast(GroupOfSlave, slave), cast(PopState, slave), slave.rest)
+    question = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS, {"masterAddress": "10.0.0.1:10911"})
+    answering = processor.answer(cast(RemotingConnection, connection), question)
+    if log_is_another:
+        with pytest.raises(RequestRefusedError, match="another than its master's"):
+            await answering
+        assert not connection.answers and not slave.has_given_way
+    else:
+        await answering
+        assert connection.answers[0].body_bytes == b"what it knows" and slave.has_given_way

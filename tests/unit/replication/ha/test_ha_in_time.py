@@ -251,8 +251,12 @@ def test_a_slave_whose_log_does_not_join_asks_again_every_five_seconds() -> None
         await brokers.until(lambda: copy.max_physical_offset == end)
         slave.update_master_ha_address(f"{MASTER}:{PORT}")
         await brokers.until(lambda: slave.client.refused == 1)
+        assert slave.is_apart
         assert 9.9 < await brokers.until(lambda: slave.client.refused == 3) < 11
         assert copy.max_physical_offset == end
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: slave.joins_master)
+        assert not slave.is_apart
 
     simulated(story)
 
