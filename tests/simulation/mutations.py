@@ -435,7 +435,7 @@ MUTATIONS: Final = {
         "acting", 3, ((GroupApi, "member_group", _ask_any_name_server),)
     ),
     "a slave acts beside one with a smaller id that a name server has lost": Mutation(
-        "acting", -1, ((ActingMasterService, "_replaced", _replace_anybody),)
+        "acting", 26, ((ActingMasterService, "_replaced", _replace_anybody),)
     ),
     "a master that comes back takes messages before it has asked its slaves": Mutation(
         "acting", -1, ((ActingMasterService, "preparation", _take_at_once),)
@@ -444,13 +444,13 @@ MUTATIONS: Final = {
     # need two that cannot and a master that reaches both: test_of_two_slaves_that_acted_in_turn_both_are_taken_back_…
     # (tests/unit/broker/failover/test_authority.py) shows it.
     "what a slave gave away of the end that its master has lost counts for other messages": Mutation(
-        "acting", -1, ((hand_back, "within", _all_of_it),)
+        "acting", 0, ((hand_back, "within", _all_of_it),)
     ),
     "recalls are answered before disk and slave have them": Mutation(
         "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)
     ),
     "topics are answered before the slaves have them": Mutation(
-        "promise-pair", 5, _unguarded(RequestCode.UPDATE_AND_CREATE_TOPIC)
+        "promise-pair", 8, _unguarded(RequestCode.UPDATE_AND_CREATE_TOPIC)
     ),
     "a ledger that was not loaded notes that it is empty": Mutation(
         "ledger-faults", 15, ((FileLedger, "close", _note_at_any_end),)
@@ -503,7 +503,7 @@ MUTATIONS: Final = {
         "cluster", 0, ((SlaveSynchronize, "_may_take", _may_always_take), (SlaveSynchronize, "_ask", _ask_anybody))
     ),
     "a failed sync of the master's log counts, in whole brokers": Mutation(
-        "cluster-faults", 2, ((CommitLogFlusher, "_committed", _committed_always),)
+        "cluster-faults", 6, ((CommitLogFlusher, "_committed", _committed_always),)
     ),
     "what was sent to a topic before it was deleted is back after a start": Mutation(
         "store", 1, ((Deletions, "is_gone", lambda self, topic, physical_offset: False),)

@@ -8,30 +8,33 @@ class SimClock:
     """Virtual time behind the interface `Clock`, shared by a `SimLoop` (which advances it) and the code under test.
 
     Monotonic time starts at 1 000 s, so that code which mistakes it for wall time or for zero is found.
+
+    Attributes:
+        now_ns: monotonic; `advance_ns` moves it.
     """
 
     def __init__(self, *, epoch_ms: int = DEFAULT_EPOCH_MS) -> None:
         self._start_ns = 1_000 * 1_000_000_000
-        self._now_ns = self._start_ns
+        self.now_ns = self._start_ns
         self._wall_offset_ms = epoch_ms
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, jumps included."""
-        return self._wall_offset_ms + (self._now_ns - self._start_ns) // 1_000_000
+        return self._wall_offset_ms + (self.now_ns - self._start_ns) // 1_000_000
 
     def monotonic_ms(self) -> int:
         """Milliseconds; never goes back."""
-        return self._now_ns // 1_000_000
+        return self.now_ns // 1_000_000
 
     def monotonic_ns(self) -> int:
         """Nanoseconds; never goes back."""
-        return self._now_ns
+        return self.now_ns
 
     def advance_ns(self, duration_ns: int) -> None:
         """Advance virtual time. The loop does this; tests without a loop may call it."""
         if duration_ns < 0:
             raise ValueError(f"time does not go back: {duration_ns} ns")
-        self._now_ns += duration_ns
+        self.now_ns += duration_ns
 
     def advance_ms(self, duration_ms: int) -> None:
         """Advance virtual time by `duration_ms`."""

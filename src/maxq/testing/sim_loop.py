@@ -128,6 +128,7 @@ class SimLoop(asyncio.BaseEventLoop):
     _ready: deque[_Callback | _Timer]
     _scheduled: list[_Due]
     _stopping: bool
+    _closed: bool
     _timer_cancelled_count: int
 
     def __init__(
@@ -159,20 +160,22 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Return the virtual monotonic time in seconds."""
-        return self.clock.monotonic_ns() / 1e9
+        return self.clock.now_ns / 1e9
 
     def _run_once(self) -> None:
-        """Run one step, as `BaseEventLoop` does: advance time to the next timer, and run what is ready."""
-        self._forget_cancelled()
+        """Run one step, as `BaseEventLoop` does: advance time to the next timer, and run what is ready. Most of what a
+        story costs goes through here, so nothing is called that need not be."""
+        ready, scheduled, clock = self._ready, self._scheduled, self.clock
+        if scheduled and (scheduled[0].timer._cancelled or len(scheduled) > _MANY_TIMERS):
+            self._forget_cancelled()
         self._steps_left -= 1
         if self._steps_left < 0:
             raise SimTimeLimitError("step limit reached: does a task spin without letting time pass?")
-        ready, scheduled = self._ready, self._scheduled
         if not ready and not self._stopping:
             if not scheduled:
                 raise SimDeadlockError("nothing is ready and no timer is set")
-            self._pass_time(min(scheduled[0] - self.time(), _MOST_SECONDS))
-        end_time = self.time() + self._clock_resolution
+            self._pass_time(min(scheduled[0] - clock.now_ns / 1e9, _MOST_SECONDS))
+        end_time = clock.now_ns / 1e9 + self._clock_resolution
         while scheduled and scheduled[0] < end_time:
             timer = heappop(scheduled).timer
             timer._scheduled = False
@@ -198,7 +201,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _pass_time(self, seconds: float) -> None:
         if seconds > 0:
             self.clock.advance_ns(-int(-seconds * 1e9 // 1))
-            if self.clock.monotonic_ns() > self._end_ns:
+            if self.clock.now_ns > self._end_ns:
                 raise SimTimeLimitError(f"virtual time limit of {self._time_limit_s:g} s reached")
 
     def _run_handle(self, handle: _Callback | _Timer) -> None:
@@ -228,20 +231,32 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]  # the stub's type variables add nothing here
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        self._check_closed()  # type: ignore[attr-defined]
-        return self._call_soon(callback, args, context)
-
-    def _call_soon(
-        self, callback: Callable[..., object], args: Sequence[Any], context: contextvars.Context | None
-    ) -> asyncio.Handle:
+        if self._closed:
+            self._check_closed()  # type: ignore[attr-defined]
         handle = _Callback(self, callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        self._check_closed()  # type: ignore[attr-defined]
+        return self._call_at(when, callback, args, context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._call_at(self.clock.now_ns / 1e9 + delay, callback, args, context)
+
+    def _call_at(
+        self, when: float, callback: Callable[..., object], args: Sequence[Any], context: contextvars.Context | None
+    ) -> asyncio.TimerHandle:
+        if self._closed:
+            self._check_closed()  # type: ignore[attr-defined]
         timer = _Timer(when, self, callback, args, contextvars.copy_context() if context is None else context)
         due = _Due(when)
         due.timer = timer

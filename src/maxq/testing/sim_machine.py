@@ -39,13 +39,13 @@ class MachineClock:
         self.rate = 1000
 
     def wall_ms(self) -> int:
-        return self._clock.wall_ms() + self._offset_ms + self.monotonic_ms() - self._clock.monotonic_ms()
+        return self._clock.wall_ms() + self._offset_ms + self.monotonic_ms() - self._clock.now_ns // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return self.monotonic_ns() // 1_000_000
+        return self._clock.now_ns * self.rate // 1_000_000_000
 
     def monotonic_ns(self) -> int:
-        return self._clock.monotonic_ns() * self.rate // 1000
+        return self._clock.now_ns * self.rate // 1000
 
     def jump_wall_ms(self, delta_ms: int) -> None:
         """Change this machine's wall time by `delta_ms`, in either direction."""

@@ -7,6 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _MASK = (1 << 64) - 1
+_FLOATS = 1 << 53
 
 
 class SimRng:
@@ -51,11 +52,11 @@ class SimRng:
 
     def uniform(self, low: float, high: float) -> float:
         """Return a uniform float in [low, high)."""
-        return low + (high - low) * (self.next64() >> 11) / (1 << 53)
+        return low + (high - low) * (self.next64() >> 11) / _FLOATS
 
     def chance(self, probability: float) -> bool:
         """Return True with this probability."""
-        return self.uniform(0.0, 1.0) < probability
+        return (self.next64() >> 11) / _FLOATS < probability
 
     def choice(self, items: Sequence[T]) -> T:
         """Return one of the items."""

@@ -110,6 +110,7 @@ class PopStory:
         self._pair: BrokerPair
         self._machine: SimMachine
         self._calm = False  # nothing goes wrong any more; nobody leaves anything lying
+        self._pause_s = 0.0  # of members between two pops
         self._number = 0
 
     def run(self) -> None:
@@ -164,6 +165,7 @@ class PopStory:
             for group, of_group in self._promises.items():
                 lost = sorted(of_group.open)
                 assert not lost, f"{len(lost)} of {len(of_group.sent)} messages do not come to {group}: {lost[:5]}"
+            self._pause_s = 1.5
             await asyncio.sleep(INVISIBLE_MS[-1] / 1000 + 5)
         self._raise_what_failed(members)
         for member in members:
@@ -285,7 +287,7 @@ class PopStory:
             holds = await self._pop(client, rng, group)
             if holds:
                 await self._use(client, holds, rng, group)
-            await asyncio.sleep(rng.choice((0.0, 0.05, 0.4)))
+            await asyncio.sleep(rng.choice((0.0, 0.05, 0.4)) + self._pause_s)
 
     async def _pop(self, client: RemotingClient, rng: SimRng, group: str) -> list[Hold]:
         invisible_ms = 8_000 if self._calm else rng.choice(self._times)

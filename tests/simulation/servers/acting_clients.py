@@ -216,6 +216,10 @@ class ActingTraffic:
     async def _rest(self, seconds: float) -> None:
         await asyncio.sleep(self._chance.uniform(0.1, 1) * seconds)
 
+    async def _rest_from_reading(self) -> None:
+        """Longer when nothing more is sent."""
+        await self._rest(2.4 if self._ends else 0.8)
+
     async def _send(
         self,
         broker: str,
@@ -304,7 +308,7 @@ class ActingTraffic:
                 for queue in range(QUEUES):
                     if epoch == self._epoch:
                         offsets[queue] = await self._read(group, queue, offsets[queue], epoch)
-                await self._rest(0.8)
+                await self._rest_from_reading()
                 if epoch != self._epoch:
                     break
 
@@ -380,7 +384,7 @@ class ActingTraffic:
             for broker in self._in_turn():
                 if await self._take(broker):
                     break
-            await self._rest(0.8)
+            await self._rest_from_reading()
 
     async def _take(self, broker: str) -> bool:
         began, life = self._now(), self._life(broker)

@@ -27,6 +27,7 @@ from typing import Any, Final
 from maxq.broker.controller import BrokerController
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.remoting.client import RemotingClient
+from maxq.replication.ha.ha_connection import HAConnectionState
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
@@ -36,8 +37,8 @@ from tests.promise_history import History
 from tests.simulation.dledger.dledger_servers import small_wheel
 from tests.simulation.servers.acting_clients import (
     AGAIN,
+    INVISIBLE_MS,
     LATER,
-    MOST_LATE_MS,
     PASSING,
     PLAIN,
     POPPED,
@@ -64,9 +65,13 @@ _SETTLED_S: Final = 3.0
 _KEPT_S: Final = 8.0
 _TIMER_PRECISION_MS: Final = 500
 _REST_S: Final = 300
+#: A delayed message is there so long after its time, when all is quiet.
+_LATE_AT_MOST_MS: Final = 3_000
+#: What was given before all was quiet comes again within that, if it comes at all.
+_QUIET_S: Final = INVISIBLE_MS / 1000 + 10
 _KINDS: Final = (
     "kill", "kill", "kill", "power", "pause", "pause", "restart", "restart", "reset", "cut", "cut", "cut", "clock",
-    "all", "unheard", "unheard", "turns",
+    "all", "unheard", "unheard", "turns", "turns",
 )  # fmt: skip
 
 
@@ -129,10 +134,16 @@ class Member(PairServer):
         return self.running if self.machine.is_up and isinstance(self.running, BrokerController) else None
 
     @property
+    def acts(self) -> bool:
+        """For its group, as far as it knows, be it sure of it or not."""
+        broker = self.broker
+        return broker is not None and broker.failover.services.is_running
+
+    @property
     def serves(self) -> bool:
         """For its group, as far as it knows and would say."""
         broker = self.broker
-        return broker is not None and broker.failover.services.is_running and broker.authority.doubt() is None
+        return self.acts and broker is not None and broker.authority.doubt() is None
 
     @property
     def log_end(self) -> int:
@@ -214,13 +225,14 @@ class ActingStory:
         world.network.default_link = LinkSettings(delay_ms=(0.1, 5), loss=0.002)
         self.promises = History(world.loop.time, knows_roles=True, has_one_master=True)
         brokers, name_servers = rng.choice((2, 3, 3)), rng.choice((1, 2))
-        self._acts = rng.chance(0.85)
-        self._flush = rng.choice(("SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"))
+        self._loses_end = rng.chance(0.3)
+        self._acts = rng.chance(0.85) or self._loses_end
+        self._flush = "ASYNC_FLUSH" if self._loses_end else rng.choice(("SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"))
         role = rng.choice(("ASYNC_MASTER", "SYNC_MASTER", "SYNC_MASTER"))
         replicas = rng.choice((0, 0, *range(1, brokers + 1)))
         lowers = rng.chance(0.3)
         self._copies_all = role == "SYNC_MASTER" and (replicas or 2) == brokers and not (lowers and self._acts)
-        self._may_lose = self._flush == "ASYNC_FLUSH" and rng.chance(0.5)
+        self._may_lose = self._loses_end or (self._flush == "ASYNC_FLUSH" and rng.chance(0.3))
         more = {
             "flushDiskType": self._flush, "totalReplicas": str(brokers),
             "enableSlaveActingMaster": str(self._acts).lower(),
@@ -275,7 +287,9 @@ class ActingStory:
         reign.heirs = {
             (slave.name, slave.life)
             for slave in self._brokers[1:]
-            if slave.broker is not None and not self._disturbed(slave, self._master, member.prepares_since)
+            if slave.broker is not None
+            and not slave.broker.ha_service.is_apart
+            and not self._disturbed(slave, self._master, member.prepares_since)
         }
         self._world.loop.call_later(_SETTLED_S, lambda: self._settle(reign))
         if self._lost_at or self._ends_power:
@@ -306,7 +320,9 @@ class ActingStory:
 
     async def _watch(self) -> None:
         while True:
-            serving = [member for member in self._brokers if member.serves]
+            serving = [member for member in self._brokers if member.acts]
+            if len(serving) > 1:
+                serving = [member for member in serving if member.serves]
             if len(serving) > 1 and not self._both_may_serve(serving):
                 self._together.append(f"{self.now() - 1000:.3f}: " + ", ".join(member.name for member in serving))
             await asyncio.sleep(0.01)
@@ -328,13 +344,16 @@ class ActingStory:
         await asyncio.sleep(rng.uniform(2, 10))
         await asyncio.gather(*(self._live(rng.fork(f"faults {n}")) for n in range(rng.choice((1, 1, 2, 2)))))
         await self._rest_faults()
-        await asyncio.sleep(20)
+        quiet_since = self.now()
+        await self._settled()
         await self._operate()
-        await asyncio.sleep(20)
+        await self._settled()
         await machine.call(asking.stop)
         await machine.call(traffic.stop_writing)
         await self._until(lambda: self._are_equal() is None, 60)
-        await asyncio.sleep((MOST_LATE_MS + 2 * _JUMP_MS) / 1000)
+        due_ms = max((one.due_ms for one in traffic.sent[LATER]), default=0) + _LATE_AT_MOST_MS
+        await self._until(lambda: self._master.machine.clock.wall_ms() > due_ms, _REST_S)
+        await asyncio.sleep(max(0.0, quiet_since + _QUIET_S - self.now()))
         there = {
             topic: await machine.call(lambda topic=topic: self._there(traffic, topic))  # type: ignore[misc]
             for topic in TOPICS
@@ -378,6 +397,19 @@ class ActingStory:
         traffic.start()
         return asking, traffic
 
+    async def _settled(self) -> None:
+        """The master is back and its slaves copy from it, or some do not join it; clients go on for a moment."""
+        await self._until(lambda: self._master.serves and all(self._copies(slave) for slave in self._brokers[1:]), 20)
+        await asyncio.sleep(2)
+
+    def _copies(self, slave: Member) -> bool:
+        """Of a connection that the master does not know a slave may not have heard that it is dead."""
+        master, broker, address = self._master.broker, slave.broker, slave.machine.address
+        if master is None or broker is None or not broker.ha_service.joins_master:
+            return False
+        return any(one.host == address and one.state is HAConnectionState.TRANSFER
+                   for one in master.ha_service.connections)  # fmt: skip
+
     async def _until(self, happened: Callable[[], bool], seconds: float) -> None:
         end = self.now() + seconds
         while not happened() and self.now() < end:  # noqa: ASYNC110 virtual time
@@ -409,6 +441,9 @@ class ActingStory:
     async def _fault(self, rng: SimRng) -> None:
         kind = rng.choice(_KINDS)
         seconds = rng.choice((0.2, 2.0, 4.0, 8.0, 20.0)) * rng.uniform(0.5, 1.5)
+        if self._loses_end and rng.chance(0.6):
+            await self._lose_end(rng)
+            return
         if kind == "cut":
             await self._cut(rng, seconds)
             return
@@ -464,6 +499,15 @@ class ActingStory:
             await asyncio.sleep(seconds)
             await server.start(in_order=kind == "restart")
         self._note(f"{server.name} is back")
+
+    async def _lose_end(self, rng: SimRng) -> None:
+        """The power of the master goes, and with it what it has not flushed, for so long that a slave stands in: what
+        that one knows of the lost messages must not count for those that get their places."""
+        if self._master.name in self._busy:
+            await asyncio.sleep(1)
+            return
+        self.marks["fault: the master loses its end"] += 1
+        await self._end_one(self._master, "power", rng.uniform(NOT_ACTIVE_S + 2, 5 * NOT_ACTIVE_S))
 
     def _power_off(self, server: Member) -> None:
         server.machine.power_off()
@@ -545,7 +589,7 @@ class ActingStory:
         with self._trouble("kill", master.name):
             master.machine.kill()
             await asyncio.sleep(rng.uniform(3, 8))
-            if rng.chance(0.5):
+            if rng.chance(0.3):
                 await self._end_one(acting, rng.choice(("kill", "restart", "pause")), rng.uniform(4, 12))
             else:
                 await self._lose(rng, acting, other)

@@ -38,6 +38,8 @@ SLAVE_TIMEOUT_S: Final = 3.0  # the setting's default
 #: A master that comes back waits 10 s for a slave that it cannot reach, and goes on without what that one knows.
 _REACHED_AGAIN_S: Final = 8.0
 _REST_S: Final = 200.0
+#: Clients go on to ask for promises so long after all was mended.
+_ASKED_S: Final = 10.0
 #: Who leads ends when one of these is granted, by choice.
 _AWAITED: Final = (Kind.ACK, Kind.ACK, Kind.ACK, Kind.SEND, Kind.GIVEN, Kind.COMMIT, Kind.MAKE)
 _AWAITED_S: Final = 4.0
@@ -89,8 +91,9 @@ class _Story(ABC):
         brokers = [server for server in servers if server.number >= 0]
         asking, traffic = await machine.call(lambda: self._clients(machine, promises, brokers, rng))
         await self._live(world, servers, rng)
-        await asyncio.sleep(30)
+        await asyncio.sleep(_ASKED_S)
         await machine.call(asking.stop)
+        await asyncio.sleep(INVISIBLE_MS / 1000)
         given = await machine.call(lambda: traffic.stop(_REST_S))
         offset = await self._offset(machine, promises, asking)
         tables = await machine.call(asking.tables)
