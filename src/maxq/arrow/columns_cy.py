@@ -631,8 +631,9 @@ class ColumnBuilder:
         broker_name: bytes,
     ) -> cython.int:
         """Add so many records, whose parts begin at part[first], a column at a time."""
+        row: cython.Py_ssize_t
+        _row: cython.Py_ssize_t
         base: cython.Py_ssize_t
-        end: cython.Py_ssize_t = first + count * _PART
         sys_flag: cython.int
         if self._queue_id is not None:
             self._queue_id._put_column(part, first + 3, count)
@@ -655,25 +656,31 @@ class ColumnBuilder:
         if self._stored is not None:
             self._stored._put_times(part, first + 8, count)
         if self._broker is not None:
-            for _ in range(count):
+            for _row in range(count):
                 self._broker._put_bytes(broker_name)
         if self._topic is not None:
-            for base in range(first, end, _PART):
+            for row in range(count):
+                base = first + row * _PART
                 self._put_topic(buf, part[base + 14], part[base + 15])
         if self._born_host is not None:
-            for base in range(first, end, _PART):
+            for row in range(count):
+                base = first + row * _PART
                 self._put_host(self._born_host, self._known_born, buf, part[base + 18], _host_size(part[base + 5], 0))
         if self._store_host is not None:
-            for base in range(first, end, _PART):
+            for row in range(count):
+                base = first + row * _PART
                 self._put_host(self._store_host, self._known_store, buf, part[base + 19], _host_size(part[base + 5], 1))
         if self._msg_id is not None:
-            for base in range(first, end, _PART):
+            for row in range(count):
+                base = first + row * _PART
                 self._put_msg_id(buf, part[base + 19], _host_size(part[base + 5], 1), part[base + 2])
         if self._has_properties:
-            for base in range(first, end, _PART):
+            for row in range(count):
+                base = first + row * _PART
                 self._put_properties(buf, part[base + 16], part[base + 16] + part[base + 17])
         if self._body is not None or self._fault is not None:
-            for base in range(first, end, _PART):
+            for row in range(count):
+                base = first + row * _PART
                 sys_flag = part[base + 5]
                 if sys_flag & _COMPRESSED:
                     self._put_inflated(take_bytes(buf, part[base + 12], part[base + 13]), sys_flag)

@@ -68,6 +68,7 @@ _MOST_TEXT = cython.declare(cython.Py_ssize_t, 32_767)  # bytes of the propertie
 _MOST_TOPICS = 10_000
 _SPARE = cython.declare(cython.Py_ssize_t, 64)  # bytes of a frame besides its known parts: lengths, time, opaque
 _LARGE = cython.declare(cython.Py_ssize_t, 64 << 10)  # bytes of a body that is written by itself, not copied
+_LARGE_AT_ONCE = cython.declare(cython.Py_ssize_t, 4 << 10)  # the same where each message leaves at once
 _KEPT_ROOM = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes that an empty buffer keeps
 _HEX = cython.declare(bytes, b"0123456789abcdef")
 _UPPER_HEX = cython.declare(bytes, b"0123456789ABCDEF")
@@ -468,6 +469,8 @@ class FastSends:
     _id_head = cython.declare(str)
     _id_number = cython.declare(cython.longlong)
     _id_buffer = cython.declare(bytearray)
+    _made = cython.declare(bytearray)  # in which bodies of batches are put together
+    _large = cython.declare(cython.Py_ssize_t)
 
     def __init__(
         self,
@@ -500,6 +503,8 @@ class FastSends:
         self._id_head = ""
         self._id_number = 0
         self._id_buffer = bytearray(4)
+        self._made = bytearray()
+        self._large = _LARGE
 
     # --- taking messages ---
 
@@ -824,7 +829,7 @@ class FastSends:
         properties cannot be sent in this way. `characters` of them, with two for each pair, are at most so many."""
         line: Line = target._line
         size: cython.Py_ssize_t = len(body)
-        is_large: cython.bint = size >= _LARGE
+        is_large: cython.bint = size >= self._large
         if line._body:
             line.flush()
         line._reserve(
@@ -942,12 +947,13 @@ class FastSends:
                 room += 4 * (len(name) + len(value)) + 2
         if room > _MOST_BATCH_ROOM:
             return None
-        made = bytearray(room)
+        if len(self._made) < room or len(self._made) > _KEPT_ROOM:
+            self._made = bytearray(room)
         out: cython.p_uchar
         if cython.compiled:
-            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, made))
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._made))
         else:
-            out = made
+            out = self._made
         p: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t
         start: cython.Py_ssize_t
@@ -968,7 +974,7 @@ class FastSends:
             return None
         if p > self._most_batch:
             return None
-        return bytes(memoryview(made)[:p]), ",".join(ids)
+        return take_bytes(out, 0, p), ",".join(ids)
 
     # --- time ---
 
@@ -1029,6 +1035,18 @@ class ThreadSends(FastSends):
     """
 
     _is_busy = cython.declare(cython.bint)
+
+    def __init__(
+        self,
+        sender,  # type: Any
+        instance,  # type: MQClientInstance
+        config,  # type: ProducerConfig
+        loop,  # type: asyncio.AbstractEventLoop
+        ids,  # type: UniqIdGenerator
+    ):
+        FastSends.__init__(self, sender, instance, config, loop, ids)
+        self._large = _LARGE_AT_ONCE
+        self._is_busy = False
 
     def post(
         self,

@@ -96,6 +96,14 @@ class FastSends:
     def close(self) -> None: ...
 
 class ThreadSends(FastSends):
+    def __init__(
+        self,
+        sender: Any,
+        instance: MQClientInstance,
+        config: ProducerConfig,
+        loop: asyncio.AbstractEventLoop,
+        ids: UniqIdGenerator,
+    ) -> None: ...
     def post(
         self, message: Message, queue: MessageQueue | None, timeout_ms: int, waiter: SendWaiter | None = None
     ) -> PendingSend | None: ...
