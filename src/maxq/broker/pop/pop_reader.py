@@ -180,7 +180,11 @@ class PopReader:
         if config is None and may_be_newer:
             name = newer
             config = self._topics.select_topic_config(name)
-        return self._left_by_another(name, ask.topic) if config is None else config
+        if config is None:
+            return self._left_by_another(name, ask.topic)
+        if self._settings.broker.use_separate_retry_queue and self._own.is_master:
+            self._topics.widen(config, ask.topic.read_queue_nums)  # copies go to the queues of their messages
+        return self._topics.select_topic_config(name)
 
     def _left_by_another(self, name: str, topic: TopicConfig) -> TopicConfig | None:
         """Return the retry topic that is in the log but not in the table: a master made it, and died before its slaves

@@ -179,19 +179,22 @@ class RetryWriter:
         )  # fmt: skip
 
     async def _make_retry_topic(self, point: PopCheckPoint) -> str:
-        """Make the retry topic of a check point and return its name. A new topic is durable before it gets a message,
-        because nobody would read a topic that a crash removed from the table."""
+        """Make the retry topic of a check point, with a queue for its copies, and return its name. A new topic is
+        durable before it gets a message, because nobody would read a topic that a crash removed from the table."""
         topic = point.topic
         if not is_retry_topic(topic):
             topic = retry_topic_v1(point.topic, point.group)
             if self._settings.broker.enable_retry_topic_v2 or self._groups.has_retry_topic(topic):
                 topic = retry_topic_v2(point.topic, point.group)
-        if self._topics.select_topic_config(topic) is not None:
-            return topic
         queues = 1
         if self._settings.broker.use_separate_retry_queue:
             config = self._topics.select_topic_config(normal_topic(point.topic, point.group))
-            queues = queues if config is None else config.read_queue_nums
+            queues = max(point.queue_id + 1, 0 if config is None else config.read_queue_nums)
+        known = self._topics.select_topic_config(topic)
+        if known is not None:
+            if self._topics.widen(known, queues):
+                await self._topics.persisted()
+            return topic
         self._topics.create_topic_in_send_message_back_method(topic, queues, PERM_READ | PERM_WRITE, 0)
         for queue_id in range(queues):
             if self._offsets.query_offset(point.group, topic, queue_id) < 0:

@@ -519,6 +519,27 @@ async def test_a_group_named_as_a_light_queue_gets_again_what_it_did_not_acknowl
     assert bodies(await popped(broker, consumer_group=group, poll_time=5_000)) == [b"001"]
 
 
+@pytest.mark.parametrize("after", ["copy", "pop"])
+async def test_what_was_popped_of_queues_that_were_added_since_the_retry_topic_was_made_comes_again(
+    start_broker: Start, after: str
+) -> None:
+    """Copies go to the queues of their messages."""
+    broker = await start_broker(**QUICK, useSeparateRetryQueue="true", popFromRetryProbability="100")
+    await _filled(broker, 1, queues=1)
+    await popped(broker, invisible_time=300)
+    (again,) = await popped(broker, poll_time=5_000)
+    await ack(broker, again)
+    broker.create_topic("T", 3)
+    if after == "pop":  # before it was known that copies need a queue of their own
+        copy = MessageExtBrokerInner(retry_topic_v1("T", GROUP), 2, b"new", {})
+        assert broker.controller.store.put_message(copy).ok
+    else:
+        await broker.send("T", b"new", queue_id=2)
+        await popped(broker, invisible_time=300)
+    (back,) = await popped(broker, poll_time=5_000)
+    assert (back.body, (await ack(broker, back)).code) == (b"new", ResponseCode.SUCCESS)
+
+
 async def test_an_inner_batch_is_given_as_one_message(start_broker: Start) -> None:
     broker = await start_broker(**QUICK)
     broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})

@@ -137,6 +137,14 @@ class TopicConfigManager(PersistentManager):
     def is_system_topic(self, topic: str) -> bool:
         return names.is_system_topic(topic) or topic in self._own_system_topics
 
+    def widen(self, config: TopicConfig, queues: int) -> bool:
+        """Give a topic so many queues. Returns False if it has as many."""
+        if config.read_queue_nums >= queues:
+            return False
+        more = max(queues, config.write_queue_nums)
+        self._put([replace(config, read_queue_nums=queues, write_queue_nums=more)])
+        return True
+
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create_system_topics(self) -> None:
