@@ -69,6 +69,11 @@ class PromiseClients:
         self._pause_s = pause_s
         self._tasks: list[asyncio.Task[None]] = []
         self._ends = False
+        self._has_lost = False
+
+    def messages_were_lost(self) -> None:
+        """Nobody knows any more which messages are there to be committed."""
+        self._has_lost = True
 
     def start(self) -> None:
         """Ask until `stop`."""
@@ -130,6 +135,8 @@ class PromiseClients:
         brokers = list(self._brokers)
         while not self._ends:
             broker = brokers[at]
+            if self._has_lost:
+                self._has_lost, end = False, 0
             for _ in range(3):  # who leads no more takes commits, and no messages
                 end = max(end, await self._send(broker))
             if offset >= end:

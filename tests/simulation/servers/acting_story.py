@@ -340,7 +340,7 @@ class ActingStory:
         machine.boot()
         await asyncio.sleep(5)
         asking, traffic = await machine.call(lambda: self._clients(machine, rng))
-        self._traffic_begins_anew = traffic.readers_begin_anew
+        self._asking, self._traffic_begins_anew = asking, traffic.readers_begin_anew
         await asyncio.sleep(rng.uniform(2, 10))
         await asyncio.gather(*(self._live(rng.fork(f"faults {n}")) for n in range(rng.choice((1, 1, 2, 2)))))
         await self._rest_faults()
@@ -516,6 +516,7 @@ class ActingStory:
             self._traffic_begins_anew()
             if self._flush == "ASYNC_FLUSH":
                 self._lost_at.append(self.now())
+                self._asking.messages_were_lost()
 
     async def _end_all(self, rng: SimRng) -> None:
         """All brokers end, and begin in any order."""

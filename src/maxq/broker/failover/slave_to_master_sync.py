@@ -160,18 +160,17 @@ class SlaveToMasterSync:
         text = await self._api.delay_offsets(address)
         if not text:
             return
-        own = await run_blocking(self._files.delay_offsets)
+        own, theirs = await run_blocking(self._files.delay_offsets), DelayOffsetSerializeWrapper.decode(text)
+        if theirs.physical_offset is not None and theirs.physical_offset > self._log_end():
+            log.warning("the delay offsets of slave %s are not taken: its log ends at %d, and this one at %d",
+                        address, theirs.physical_offset, self._log_end())  # fmt: skip
+            return
         if own is not None:
-            ours, theirs = DelayOffsetSerializeWrapper.decode(own), DelayOffsetSerializeWrapper.decode(text)
-            if theirs.physical_offset is None:
-                if is_newer(ours.data_version or DataVersion(), theirs.data_version or DataVersion()):
-                    return
-            elif theirs.physical_offset > self._log_end():
-                log.warning("the delay offsets of slave %s are not taken: its log ends at %d, and this one at %d",
-                            address, theirs.physical_offset, self._log_end())  # fmt: skip
-                return
-            else:
+            ours = DelayOffsetSerializeWrapper.decode(own)
+            if theirs.physical_offset is not None:
                 text = _delivered_by_either(ours, theirs).encode()
+            elif is_newer(ours.data_version or DataVersion(), theirs.data_version or DataVersion()):
+                return
         if await TABLES.run(self._files.write_delay_offsets, text):
             log.info("took the delay offsets of slave %s", address)
 

@@ -254,20 +254,21 @@ class HandBackProcessor(RequestProcessor):
         for which the master asks next: messages whose time is over may be on their way to another group.
 
         Raises:
-            RequestRefusedError: this slave's log is another than its master's, or it does not leave the group to the
-                slave that asks. Who asks takes nothing from it then.
+            RequestRefusedError: this slave does not leave the group to the slave that asks; or its log is another than
+                its master's, which takes nothing from it then. It waits for its master all the same.
         """
-        if self._group.log_is_another:
-            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave is another than its master's: "
-                                      "what it knows is of other messages")  # fmt: skip
         fields = HeaderFields(request.ext)
         slave_id, slave = fields.opt_int(SlaveSign.ID), fields.opt_str(SlaveSign.ADDRESS)
         if slave_id and slave:
-            connection.send(request.reply(body=await self._left_to(slave_id, slave)))
+            told = await self._left_to(slave_id, slave)
+            connection.send(request.reply(body=b"" if self._group.log_is_another else told))
             return
         self._group.hear_return(fields.opt_str("masterAddress") or "")
         self._pops.give_way()
         await self._rest()
+        if self._group.log_is_another:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave is another than its master's: "
+                                      "what it knows is of other messages")  # fmt: skip
         connection.send(request.reply(body=self._pops.hand_back(fields.opt_str("returnId") or "")))
 
     async def _left_to(self, slave_id: int, slave: str) -> bytes:

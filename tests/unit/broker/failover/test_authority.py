@@ -249,6 +249,17 @@ async def test_delay_offsets_and_timer_checkpoint_of_javas_slaves_come_back_unle
 
 
 @pytest.mark.parametrize(("their_log", "is_taken"), [(LOG_END, True), (LOG_END + 1, False)])
+async def test_a_master_without_delay_offsets_takes_none_that_speak_of_another_log(
+    their_log: int, is_taken: bool
+) -> None:
+    world = BrokerWorld()
+    slave = FakeSlave({}, 0)
+    slave.delay = json_dialect.loads(DelayOffsetSerializeWrapper({1: 8}, DataVersion(5, 0, 1), their_log).encode())
+    await reverse(world, slave).take_back(SLAVE_1, "1")
+    assert (ReplicatedConfigFiles(world.disk, CONFIG_DIR).delay_offsets() is not None) is is_taken
+
+
+@pytest.mark.parametrize(("their_log", "is_taken"), [(LOG_END, True), (LOG_END + 1, False)])
 async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_counted_further(
     their_log: int, is_taken: bool
 ) -> None:
