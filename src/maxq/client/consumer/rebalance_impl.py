@@ -221,7 +221,12 @@ class RebalanceImpl:
             if self._offsets.in_memory(queue) <= 0 and not self._begins_at_the_start(queue):
                 next_offset = await self._offsets.begin(queue, next_offset)
         except (RemotingError, BrokerError, ClientError) as error:
-            log.warning("the starting offset of %s is unknown, next try in the next round: %s", queue, error)
+            self.failure = error
+            if (left_out := self._failed_rounds.admits(("start", queue.topic, type(error)))) is not None:
+                log.warning(
+                    "the starting offset of %s is unknown, next try in the next round: %s%s",
+                    queue, error, and_more(left_out),
+                )  # fmt: skip
             return False
         process_queue = ProcessQueue(self._clock.monotonic_ms())
         process_queue.locked = self._orderly
