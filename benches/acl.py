@@ -2,7 +2,7 @@
 """What access control adds to the CPU of a broker, for each message.
 
     python benches/acl.py ours [--rounds 40] [--size 100] [--size 1024]
-    python benches/acl.py java --warm 25 --size 1024
+    python benches/acl.py ours java --json benches/results/acl.json
 
 Two brokers, one without access control and one with users and policies, stand beside each other, and frames made
 beforehand go to one and the other in turn over 8 connections with 32 sends in flight on each: unsigned to the first,
@@ -27,17 +27,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.interop.processes.peers import rocketmq_jars
+from tests.interop.processes.peers import ROCKETMQ_VERSION, rocketmq_jars
 
-from benches.compare_java import JavaServer
+from benches.compare_java import JAVA_WARM_UP_SECONDS, JavaServer
 from benches.load.frames import encode
 from benches.load.request import Target
+from benches.results_file import write_results
 from maxq.auth.signature import Credentials, sign
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, QUEUES = "BenchAcl", 8
 CONNECTIONS, IN_FLIGHT = 8, 32
+WARM_SECONDS = {"ours": 1.0, "java": JAVA_WARM_UP_SECONDS}
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, CREATE_USER, CREATE_ACL = 310, 320, 3001, 3006
 ROOT = Credentials("root", "root-secret")
 USER = Credentials("benchuser", "bench-secret")
@@ -181,11 +183,11 @@ def load_on(pid: int, address: tuple[str, int], size: int, options: argparse.Nam
     return Load(pid, target, loads, options.batch)
 
 
-async def alternate(off: Load, on: Load, options: argparse.Namespace) -> dict[str, float | list[float]]:
+async def alternate(off: Load, on: Load, options: argparse.Namespace, warm: float) -> dict[str, float | list[float]]:
     await off.connect()
     await on.connect()
     for load in (off, on):
-        await load.warm(options.warm)
+        await load.warm(warm)
     windows = max(1, options.turn // (IN_FLIGHT * CONNECTIONS * options.batch))
     pairs = []
     for number in range(options.rounds):
@@ -208,19 +210,26 @@ async def alternate(off: Load, on: Load, options: argparse.Namespace) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=["ours", "java"])
+    parser.add_argument("kinds", choices=["ours", "java"], nargs="+")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--turn", type=int, default=16_384, help="messages of a turn")
-    parser.add_argument("--warm", type=float, default=1, help="seconds on each of the two")
+    parser.add_argument("--warm", type=float, help="seconds on each of the two; else 1 for ours and 25 for Java's")
     parser.add_argument("--size", type=int, action="append")
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the figures, machine and day here")
     options = parser.parse_args()
-    for size in options.size or [100, 1024]:
-        with running(options.kind, {}) as plain, running(options.kind, ACL) as guarded:
-            off = load_on(*plain, size, options, guarded=False)
-            on = load_on(*guarded, size, options, guarded=True)
-            found = asyncio.run(alternate(off, on, options))
-        print(json.dumps({"kind": options.kind, "bytes": size, "batch": options.batch, **found}), flush=True)
+    rows = []
+    for kind in options.kinds:
+        warm = options.warm if options.warm is not None else WARM_SECONDS[kind]
+        for size in options.size or [100, 1024]:
+            with running(kind, {}) as plain, running(kind, ACL) as guarded:
+                off = load_on(*plain, size, options, guarded=False)
+                on = load_on(*guarded, size, options, guarded=True)
+                found = asyncio.run(alternate(off, on, options, warm))
+            rows.append({"kind": kind, "bytes": size, "batch": options.batch, **found})
+            print(json.dumps(rows[-1]), flush=True)
+    if options.json:
+        write_results(options.json, "python benches/acl.py", {"rocketmq": ROCKETMQ_VERSION, "rows": rows})
 
 
 if __name__ == "__main__":

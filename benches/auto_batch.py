@@ -2,10 +2,12 @@
 
     python -m benches.auto_batch                    # 5 rounds of all ways, each in a process of its own
     python -m benches.auto_batch --rounds 2 --count 20000
+    python -m benches.auto_batch --json benches/results/auto_batch.json
 
 A server of this tree takes the sends. Ways to send: `lone` awaits each send before the next one, `gathered` keeps 256
 in flight. Settings: `off`, `on` (the defaults, 10 ms and 32 KiB), and `on, 1 ms` (`batch_max_delay_ms=1`). They
-alternate within a round; prints medians as a Markdown table. CPU is the client's own, in µs a message.
+alternate within a round; prints medians as a Markdown table. CPU is in µs a message:
+the client's own, and the broker's.
 """
 
 import argparse
@@ -19,6 +21,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
+from benches.load.measure import cpu_seconds_of
+from benches.results_file import write_results
 from maxq.aio import Message, Producer
 from maxq.testing.server_process import StandaloneProcess
 
@@ -37,6 +41,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=50_000, help="messages of a gathered measurement")
     parser.add_argument("--lone", type=int, default=300, help="messages that are sent one at a time")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 100], help="bytes of a body")
+    parser.add_argument("--json", type=Path, help="write the medians, machine and day here")
     parser.add_argument(
         "--one", nargs=5, metavar=("ADDRESS", "SETTING", "WAY", "COUNT", "SIZE"), help=argparse.SUPPRESS
     )
@@ -52,12 +57,22 @@ def main() -> None:
                 for way, count in (("gathered", given.count), ("lone", given.lone)):
                     for setting in list(SETTINGS)[:: 1 if number % 2 == 0 else -1]:
                         arguments = [server.namesrv_address, setting, way, str(count), str(size)]
-                        found[way, size, setting].append(_run(arguments))
-    print("| way, bytes | auto_batch | CPU µs a message | messages a second | p50, p99 µs |\n|---|---|---|---|---|")
+                        before = cpu_seconds_of([server.pid])
+                        result = _run(arguments)
+                        used = cpu_seconds_of([server.pid]) - before
+                        found[way, size, setting].append(result | {"server_cpu_us": used * 1e6 / count})
+    print("| way, bytes | auto_batch | client CPU | broker CPU | messages a second | p50, p99 µs |")
+    print("|---|---|---|---|---|---|")
+    rows: list[dict[str, object]] = []
     for (way, size, setting), results in sorted(found.items(), key=lambda item: (item[0][0], -item[0][1])):
         middle = {name: statistics.median(result[name] for result in results) for name in results[0]}
-        rates = f"{middle['cpu_us']:.1f} | {middle['per_s']:,.0f} | {middle['p50_us']:,.0f}, {middle['p99_us']:,.0f}"
-        print(f"| {way}, {size} | {setting} | {rates} |")
+        cpu = f"{middle['cpu_us']:.1f} | {middle['server_cpu_us']:.1f}"
+        times = f"{middle['per_s']:,.0f} | {middle['p50_us']:,.0f}, {middle['p99_us']:,.0f}"
+        print(f"| {way}, {size} | {setting} | {cpu} | {times} |")
+        figures = {name: round(value, 1) for name, value in middle.items()}
+        rows.append({"way": way, "size": size, "auto_batch": setting} | figures)
+    if given.json:
+        write_results(given.json, "python -m benches.auto_batch", {"rounds": given.rounds, "medians": rows})
 
 
 def _run(arguments: list[str]) -> dict[str, float]:

@@ -17,14 +17,14 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from benches.load.measure import cpu_seconds_of, machine
+from benches.load.measure import cpu_seconds_of
 from benches.peer_servers import KAFKA_VERSION, SERVERS, Running, client_environment
+from benches.results_file import write_results
 
 ROOT: Final = Path(__file__).parents[1]
 LOAD: Final = ROOT / "benches/client_load.py"
@@ -73,7 +73,7 @@ def main() -> None:
                     found[row, size, client].append(result)
     print("\n".join(_table(found)))
     if given.json:
-        given.json.write_text(json.dumps({**_about(given), "medians": _medians(found)}, indent=1) + "\n")
+        write_results(given.json, "python -m benches.client_peers", {**_about(given), "medians": _medians(found)})
 
 
 def _measurements(
@@ -111,21 +111,16 @@ def _run(client: str, arguments: list[str], server: Running) -> dict[str, Any]:
 
 
 def _about(given: argparse.Namespace) -> dict[str, Any]:
-    """What has to be known beside the figures."""
-    commit = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    """Rounds, messages and the versions of the peers."""
     listed = subprocess.run(
         [client_environment() / "bin/python", "-m", "pip", "list", "--format=json"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     versions = {row["name"]: row["version"] for row in json.loads(listed) if row["name"] in PEERS}
     return {
-        "command": " ".join(["python -m benches.client_peers", *sys.argv[1:]]),
-        "day": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": commit.stdout.strip(),
         "rounds": given.rounds,
         "messages_each": given.count,
         "versions": {**versions, "kafka": KAFKA_VERSION},
-        "machine": machine(),
     }
 
 

@@ -27,9 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars
 from tests.interop.processes.peers import ROCKETMQ_VERSION, PeerUnavailableError, rocketmq_jars
 from tests.interop.processes.servers import free_port_base, java_command, port_answers, wait_until
 
-from benches.load.measure import LoadError, machine, measure
+from benches.load.measure import LoadError, measure
 from benches.load.request import RefusedError, Target
 from benches.load.workloads import WORKLOADS, plan_of
+from benches.results_file import write_results
 from maxq.testing.server_process import StandaloneProcess
 
 JAVA_WARM_UP_SECONDS = 25.0
@@ -204,20 +205,6 @@ def ratios(ours: Mapping[str, Any], java: Mapping[str, Any]) -> dict[str, float]
     return found
 
 
-def conditions(options: argparse.Namespace) -> dict[str, Any]:
-    """What has to be known beside the figures: command, machine, versions, day, commit."""
-    commit = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True)
-    return {
-        "command": " ".join(["python", "benches/compare_java.py", *(word for word in sys.argv[1:] if word)]),
-        "day": time.strftime("%Y-%m-%d", time.gmtime()),
-        "rocketmq": ROCKETMQ_VERSION,
-        "commit": commit.stdout.strip(),
-        "rounds_each": options.rounds,
-        "seconds_each": options.secs,
-        "machine": machine(),
-    }
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", default="", help=f"of {', '.join(WORKLOADS)}")
@@ -257,8 +244,9 @@ def main() -> None:
         for kind in ("java", "maxq", "ratio"):
             print(f"  {kind:<6} {json.dumps(row[kind])}")
     if options.json:
-        measured = conditions(options) | {"medians": table, "rounds": results}
-        options.json.write_text(json.dumps(measured, indent=1) + "\n")
+        about = {"rocketmq": ROCKETMQ_VERSION, "rounds_each": options.rounds, "seconds_each": options.secs}
+        measured = about | {"medians": table, "rounds": results}
+        write_results(options.json, "python benches/compare_java.py", measured)
 
 
 if __name__ == "__main__":

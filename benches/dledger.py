@@ -37,6 +37,7 @@ from tests.interop.processes.servers import free_port_base, java_command, port_a
 
 import maxq
 from benches.load.request import RefusedError, Target
+from benches.results_file import write_results
 from maxq.errors import MaxQError
 from maxq.protocol.json.json_dialect import loads
 
@@ -333,7 +334,8 @@ def main() -> None:
         }
         print(f"ours by Java's (RocketMQ {ROCKETMQ_VERSION}): {json.dumps(results['ratio'])}")
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+        figures = {"rocketmq": ROCKETMQ_VERSION, "sides": results}
+        write_results(options.json, "python benches/dledger.py", figures)
 
 
 if __name__ == "__main__":

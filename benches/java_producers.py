@@ -5,7 +5,7 @@ The producer sends from several threads at a steady pace, with its default setti
 every 30 s, 3 s a send). The leader hands over, is stopped and started again, or is killed and started again.
 
     python benches/java_producers.py [--kinds maxq,java] [--how transfer,stop,kill] [--rounds 3] [--threads 3]
-        [--interval 10] [--set enableShutdownGracefully=true]
+        [--interval 10] [--set enableShutdownGracefully=true] [--json FILE]
 """
 
 import argparse
@@ -24,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars
 
 from tests.interop.processes.dledger_group import GROUP, DLedgerGroup
 from tests.interop.processes.java_driver import DriverError, JavaDriver
-from tests.interop.processes.peers import compiled_drivers, rocketmq_jars
+from tests.interop.processes.peers import ROCKETMQ_VERSION, compiled_drivers, rocketmq_jars
 
+from benches.results_file import write_results
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError
 from maxq.runtime.files.system import SystemClock, SystemRng
@@ -121,7 +122,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=3)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of all brokers")
     parser.add_argument("--interval", type=int, default=10, help="ms between two sends of a thread")
+    parser.add_argument("--json", type=Path, help="write the figures, machine and day here")
     args = parser.parse_args()
+    rows = []
     jars = rocketmq_jars()
     classes = compiled_drivers(jars)
     with tempfile.TemporaryDirectory(prefix="maxq-java-producers-") as folder:
@@ -134,10 +137,13 @@ def main() -> None:
                 group.leader()
                 for how in args.how.split(","):
                     for _ in range(args.rounds):
-                        print(json.dumps({"kind": kind, "how": how, **measure(driver, group, how, args)}), flush=True)
+                        rows.append({"kind": kind, "how": how, **measure(driver, group, how, args)})
+                        print(json.dumps(rows[-1]), flush=True)
             finally:
                 group.stop()
         driver.close()
+    if args.json:
+        write_results(args.json, "python benches/java_producers.py", {"rocketmq": ROCKETMQ_VERSION, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many queues: start-up after kill -9, and private memory, with one message in each of 20 000 queues.
 
-    python benches/many_queues.py [--queues 20000] [--per-topic 500] [--java]
+    python benches/many_queues.py [--queues 20000] [--per-topic 500] [--java] [--json FILE]
 
 Prints one JSON object a server. `restart_s`: from the command to the first acknowledged send after the kill.
 ext4 looks at each inode freed in the last half minute before it takes another: first sends right after some tens of
@@ -21,11 +21,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the other benches and the tests' way to the jars
 
-from tests.interop.processes.peers import rocketmq_jars
+from tests.interop.processes.peers import ROCKETMQ_VERSION, rocketmq_jars
 
 from benches.compare_java import JavaServer, rss_anon_mib
 from benches.load.frames import encode
 from benches.load.request import RefusedError, Target
+from benches.results_file import write_results
 from maxq.testing.server_process import StandaloneProcess
 
 SEND_MESSAGE_V2 = 310
@@ -140,6 +141,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=20_000)
     parser.add_argument("--per-topic", type=int, default=500)
     parser.add_argument("--java", action="store_true", help="Apache RocketMQ beside ours")
+    parser.add_argument("--json", type=Path, help="write the figures, machine and day here")
     options = parser.parse_args()
     topics = [f"Many{number}" for number in range(options.queues // options.per_topic)]
     servers: dict[str, JavaServer | StandaloneProcess] = {
@@ -147,10 +149,12 @@ def main() -> None:
     }
     if options.java:
         servers["java"] = JavaServer(rocketmq_jars(), {})
+    rows = []
     for name, server in servers.items():
-        print(
-            json.dumps({"server": name, "queues": options.queues} | run(server, topics, options.per_topic)), flush=True
-        )
+        rows.append({"server": name, "queues": options.queues} | run(server, topics, options.per_topic))
+        print(json.dumps(rows[-1]), flush=True)
+    if options.json:
+        write_results(options.json, "python benches/many_queues.py", {"rocketmq": ROCKETMQ_VERSION, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 """Many topics and groups: what operators ask of a broker with 10 000 topics and 20 000 consumer groups, its memory, and
 whether a scrape of the metrics is noticed by those who send.
 
-    python benches/many_topics.py [--topics 10000] [--groups-per-topic 2] [--java | --only-java]
+    python benches/many_topics.py [--topics 10000] [--groups-per-topic 2] [--java | --only-java] [--json FILE]
 
 Prints one JSON object a server. Times are medians of five, in milliseconds, from request to last byte, by raw frames:
 `topic_list` asks the name server (206), `topic_config` the broker for all topics (21), `consumer_progress` is what one
 group costs (208; mqadmin asks so for every group), `all_progress` all groups in one answer (317; null: refused),
-`scrape` the metrics, asked for as Prometheus does, which takes gzip; `scrape_cpu` is what one costs the server.
+`scrape` the metrics, asked for as Prometheus does, which takes gzip; `scrape_cpu` is what one costs the server, and
+`scrape_cpu_all_written` what one costs after every topic has had a message. `scrape_bytes` are bytes with gzip,
+`scrape_bytes_plain` without.
 `send_p99` is of one connection that sends 1000/s, without and with a scrape every second by another process.
 """
 
@@ -26,13 +28,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the other benches and the tests' way to the jars
 
-from tests.interop.processes.peers import rocketmq_jars
+from tests.interop.processes.peers import ROCKETMQ_VERSION, rocketmq_jars
 from tests.interop.processes.servers import free_port_base
 
 from benches.compare_java import JavaServer, rss_anon_mib
 from benches.load.frames import encode
 from benches.load.request import RefusedError, Target
 from benches.many_queues import SEND_MESSAGE_V2, fields, send_each
+from benches.results_file import write_results
 from maxq.testing.server_process import StandaloneProcess
 
 TOPIC_LIST, GROUP_LIST, COMMIT, TOPICS_OF_CLUSTER = 18, 225, 15, 206
@@ -91,8 +94,8 @@ def median_ms(what: Callable[[], object]) -> float:
     return round(statistics.median(times), 2)
 
 
-def scrape(port: int) -> int:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept-Encoding": "gzip"})
+def scrape(port: int, encoding: str = "gzip") -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept-Encoding": encoding})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return len(answer.read())
 
@@ -127,6 +130,27 @@ def scrape_cpu(pid: int, port: int) -> float:
     for _ in range(5):
         scrape(port)
     return round((cpu_ms(pid) - began) / 5, 1)
+
+
+def rest(pid: int) -> None:
+    """Return when the server has nothing left to do: it used less than 5 % of a processor for half a second."""
+    while True:
+        began = cpu_ms(pid)
+        time.sleep(0.5)
+        if cpu_ms(pid) - began < 25:
+            return
+
+
+def scrape_cpu_all_written(pid: int, port: int, target: Target, topics: list[str]) -> float:
+    """The median of five scrapes, each after a message to every topic."""
+    costs = []
+    for _ in range(5):
+        send_each(target, topics, 1)
+        rest(pid)
+        began = cpu_ms(pid)
+        scrape(port)
+        costs.append(cpu_ms(pid) - began)
+    return round(statistics.median(costs), 1)
 
 
 def send_p99(target: Target, topic: str, *, seconds: float) -> float:
@@ -170,7 +194,11 @@ def run(
             "all_progress": all_progress(broker),
             "scrape": median_ms(lambda: scrape(port)),
             "scrape_bytes": scrape(port),
+            "scrape_bytes_plain": scrape(port, "identity"),
             "scrape_cpu": scrape_cpu(server.pid, port),
+            "scrape_cpu_all_written": scrape_cpu_all_written(
+                server.pid, port, Target.at(server.broker_address), topics
+            ),
             "send_p99": send_p99(Target.at(server.broker_address), topics[0], seconds=5),
         }
         with scraper(port):
@@ -184,6 +212,7 @@ def main() -> None:
     parser.add_argument("--groups-per-topic", type=int, default=2)
     parser.add_argument("--java", action="store_true", help="Apache RocketMQ beside ours")
     parser.add_argument("--only-java", action="store_true", help="only Apache RocketMQ")
+    parser.add_argument("--json", type=Path, help="write the figures, machine and day here")
     parser.add_argument("--scrape-only", type=int, default=0, metavar="PORT", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.scrape_only:
@@ -197,9 +226,13 @@ def main() -> None:
         servers["maxq"] = StandaloneProcess(settings)
     if options.java or options.only_java:
         servers["java"] = JavaServer(rocketmq_jars(), settings)
+    rows = []
     for name, server in servers.items():
         sizes = {"server": name, "topics": len(topics), "groups": len(groups)}
-        print(json.dumps(sizes | run(server, topics, groups, port)), flush=True)
+        rows.append(sizes | run(server, topics, groups, port))
+        print(json.dumps(rows[-1]), flush=True)
+    if options.json:
+        write_results(options.json, "python benches/many_topics.py", {"rocketmq": ROCKETMQ_VERSION, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""The picture and the table of numbers in README.md, README.zh.md and docs/explanation/benchmarks.md, and there the
-table of the runs that they are from.
+"""The picture and the tables of measured figures in README.md, README.zh.md and the manual.
 
     python -m benches.readme_figures           # writes docs/images/cpu-{light,dark}.svg and the tables
 
-They are made from the files in benches/results, which `benches/compare_java.py` writes; the command of each file stands
-in it. The pages keep the table between two comments, and a test holds them against the results.
+They are made from the files in benches/results; the command that wrote a file stands in it. A page keeps a table
+between two comments, `<!-- NAME -->` and `<!-- end of NAME -->`, and a test holds it against the results (TABLES).
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,15 +21,6 @@ import matplotlib.pyplot as plt
 ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = ROOT / "benches/results"
 IMAGES: Final = ROOT / "docs/images"
-PAGES: Final = {
-    ROOT / "README.md": "en",
-    ROOT / "docs/explanation/benchmarks.md": "en",
-    ROOT / "README.zh.md": "zh",
-}
-TABLE: Final = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
-RUNS_PAGE: Final = ROOT / "docs/explanation/benchmarks.md"
-RUNS: Final = re.compile(r"(?<=<!-- runs -->\n).*?(?=<!-- end of runs -->)", re.DOTALL)
-CLIENTS: Final = re.compile(r"(?<=<!-- clients -->\n).*?(?=<!-- end of clients -->)", re.DOTALL)
 _CLIENTS: Final = {
     "maxq": "MaxQ", "maxq_blocking": "MaxQ, blocking", "confluent": "confluent-kafka (C)", "aiokafka": "aiokafka",
     "nats": "nats-py (JetStream)", "maxq_arrow": "MaxQ, blocking", "maxq_many": "MaxQ, blocking", "maxq_gather": "MaxQ",
@@ -121,11 +112,13 @@ def table(language: str) -> str:
 def runs() -> str:
     """The table of the runs that the figures are from: command, day, commit and machine, in Markdown."""
     lines = "| Results | Command | Day | MaxQ | Machine |\n|---|---|---|---|---|\n"
-    for name in sorted({"clients", *(row.file for row in ROWS)}):
+    for name in sorted(file.stem for file in RESULTS.glob("*.json")):
         found = results(name)
         machine = found["machine"]
         words = f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']:.0f} GiB, "
         words += f"kernel {machine['kernel']}, Python {machine['python']}"
+        if "load_average" in machine:
+            words += f", load average {machine['load_average']:.0f}"
         lines += f"| `{name}.json` | `{found['command']}` | {found['day']} | commit {found['commit']} | {words} |\n"
     return lines
 
@@ -141,6 +134,92 @@ def clients() -> str:
         cells = [shown(row[name], "us") for name in ("cpu_us", "server_cpu_us") for row in both]
         lines += f"| {way} | {_CLIENTS[client]} | {' | '.join(cells)} |\n"
     return lines
+
+
+def auto_batch() -> str:
+    """Sends with `auto_batch` on and off, in Markdown."""
+    ways = {"lone": "one at a time", "gathered": "256 in flight"}
+    lines = "| Sends | `auto_batch` | Client's processor time | Broker's | Median latency | Messages a second |\n"
+    lines += "|---|---|---:|---:|---:|---:|\n"
+    for row in results("auto_batch")["medians"]:
+        size = f"{row['size']} bytes" if row["size"] < 1024 else f"{row['size'] // 1024} KiB"
+        times = [shown(row[name], "us") for name in ("cpu_us", "server_cpu_us")]
+        cells = [*times, in_table(row["p50_us"], "us"), f"{row['per_s']:,.0f}"]
+        lines += f"| {ways[row['way']]}, {size} | {row['auto_batch']} | {' | '.join(cells)} |\n"
+    return lines
+
+
+def access_control() -> str:
+    """What access control adds to a send, in Markdown."""
+    lines = "| Body | Without access control | With it | Median of the differences |\n|---|---:|---:|---:|\n"
+    for row in results("acl")["rows"]:
+        cells = " | ".join(f"{row[name]:.1f} µs" for name in ("off_us", "on_us", "added_us"))
+        lines += f"| {row['bytes']:,} bytes | {cells} |\n"
+    return lines
+
+
+def scrapes(language: str) -> str:
+    """What a scrape of the metrics costs and how long it is, in Markdown."""
+    row = next(row for row in results("many_topics")["rows"] if row["server"] == "maxq")
+    heads = {"en": "Scrape of {:,} topics", "zh": "抓取 {:,} 个 Topic"}
+    names = {
+        "en": ("processor time, few topics receive messages",
+               "processor time, all topics have received messages since the last scrape",
+               "size with gzip", "size without gzip"),
+        "zh": ("处理器时间：只有少数 Topic 在接收消息", "处理器时间：自上次抓取以来所有 Topic 都收到了消息",
+               "使用 gzip 时的大小", "不使用 gzip 时的大小"),
+    }[language]  # fmt: skip
+    lines = f"| {heads[language].format(row['topics'])} | |\n|---|---:|\n"
+    figures = ("scrape_cpu", "scrape_cpu_all_written", "scrape_bytes", "scrape_bytes_plain")
+    for name, key in zip(names, figures, strict=True):
+        unit, divisor = ("KiB", 1024) if "bytes" in key else ("ms", 1)
+        lines += f"| {name} | {row[key] / divisor:,.0f} {unit} |\n"
+    return lines
+
+
+def java_producers() -> str:
+    """Failed sends of a Java producer around one change of leader, in Markdown."""
+    names = {
+        "transfer": "hands over",
+        "stop": "ends (SIGTERM) and is started again",
+        "kill": "is killed and started again",
+    }
+    runs = {"": results("java_producers"), ", with `enableShutdownGracefully`": results("java_producers_graceful")}
+    lines = f"| The leader | MaxQ group | Java group ({runs['']['rocketmq']}) |\n|---|---|---|\n"
+    for how, name in names.items():
+        for with_setting, found in runs.items():
+            rows = [row for row in found["rows"] if row["how"] == how]
+            if rows:
+                cells = [", ".join(_failed(row) for row in rows if row["kind"] == kind) for kind in ("maxq", "java")]
+                lines += f"| {name}{with_setting} | {' | '.join(cell or '–' for cell in cells)} |\n"
+    return lines
+
+
+def _failed(row: Mapping[str, Any]) -> str:
+    """How many sends failed, and for how long."""
+    if not row["failed"]:
+        return "0"
+    return f"{row['failed']:,} in {row['failing_until_s'] - row['failing_from_s']:.0f} s"
+
+
+#: The tables: page, name of the table in the page, and what makes it.
+TABLES: Final[list[tuple[str, str, Callable[[], str]]]] = [
+    ("README.md", "figures", partial(table, "en")),
+    ("README.zh.md", "figures", partial(table, "zh")),
+    ("docs/explanation/benchmarks.md", "figures", partial(table, "en")),
+    ("docs/explanation/benchmarks.md", "runs", runs),
+    ("docs/explanation/benchmarks.md", "clients", clients),
+    ("docs/explanation/python-client.md", "auto_batch", auto_batch),
+    ("docs/explanation/dledger.md", "java_producers", java_producers),
+    ("docs/reference/security.md", "access control", access_control),
+    ("docs/howto/monitor.md", "scrapes", partial(scrapes, "en")),
+    ("docs/zh/howto/monitor.md", "scrapes", partial(scrapes, "zh")),
+]
+
+
+def place(name: str) -> re.Pattern[str]:
+    """Where a page has the table of this name."""
+    return re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
 
 
 def draw(dark: bool) -> None:
@@ -175,10 +254,9 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     draw(dark=False)
     draw(dark=True)
-    for page, language in PAGES.items():
-        page.write_text(TABLE.sub(table(language), page.read_text()))
-    text = RUNS.sub(lambda _: runs(), RUNS_PAGE.read_text())
-    RUNS_PAGE.write_text(CLIENTS.sub(lambda _: clients(), text))
+    for page, name, make in TABLES:
+        path, lines = ROOT / page, make().replace("\\", r"\\")
+        path.write_text(place(name).sub(lines, path.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """README.md and README.zh.md say the same, keep to their length, and show the figures of the last results."""
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,26 +60,32 @@ def test_both_languages_show_the_same_commands() -> None:
     assert len(english) > 10 and english == chinese
 
 
-@pytest.mark.parametrize("page", readme_figures.PAGES, ids=lambda page: page.name)
-def test_the_table_is_that_of_the_results(page: Path) -> None:
-    found = readme_figures.TABLE.search(page.read_text())
-    assert found is not None
-    assert found[0] == readme_figures.table(readme_figures.PAGES[page]), "run: python -m benches.readme_figures"
+@pytest.mark.parametrize(
+    ("page", "name", "make"), readme_figures.TABLES, ids=[f"{row[0]}:{row[1]}" for row in readme_figures.TABLES]
+)
+def test_a_table_of_figures_is_that_of_the_results(page: str, name: str, make: Callable[[], str]) -> None:
+    (found,) = readme_figures.place(name).findall((ROOT / page).read_text())
+    assert found == make(), "run: python -m benches.readme_figures"
 
 
-def test_the_page_of_benchmarks_shows_the_runs_that_the_figures_are_from() -> None:
-    found = readme_figures.RUNS.search(readme_figures.RUNS_PAGE.read_text())
-    assert found is not None
-    assert found[0] == readme_figures.runs(), "run: python -m benches.readme_figures"
+def test_every_file_of_results_says_how_and_where_it_was_measured() -> None:
+    for file in readme_figures.RESULTS.glob("*.json"):
+        found = json.loads(file.read_text())
+        assert {"command", "day", "commit", "machine"} <= found.keys(), file.name
+        program = found["command"].split()[1:3]
+        script = f"{program[1].replace('.', '/')}.py" if program[0] == "-m" else program[0]
+        assert (ROOT / script).is_file() and found["command"].endswith(f"--json benches/results/{file.name}"), file.name
 
 
-def test_a_section_with_measured_figures_names_what_measures_them() -> None:
+def test_a_section_with_measured_figures_names_their_results() -> None:
     silent = []
     for page in (ROOT / "README.md", ROOT / "README.zh.md", *(ROOT / "docs").rglob("*.md")):
         text = re.sub(r"^```.*?^```|^ {4}.*?$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
         for section in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
-            if re.search(r"\d ?(?:µs|ns|k/s|[MG]B/s)(?![\w/])", section) and "benches" not in section:
+            files = re.findall(r"benches/results/(\w+\.json)?", section)
+            if re.search(r"\d ?(?:µs|ns|k/s|[MG]B/s)(?![\w/])", section) and not files:
                 silent.append(f"{page.relative_to(ROOT)}: {section.splitlines()[0]}")
+            assert all((readme_figures.RESULTS / file).is_file() for file in files if file), files
     assert silent == []
 
 
