@@ -438,7 +438,7 @@ MUTATIONS: Final = {
         "acting", 26, ((ActingMasterService, "_replaced", _replace_anybody),)
     ),
     "a master that comes back takes messages before it has asked its slaves": Mutation(
-        "acting", -1, ((ActingMasterService, "preparation", _take_at_once),)
+        "acting", 12, ((ActingMasterService, "preparation", _take_at_once),)
     ),
     # Of two slaves that acted in turn the master hears both. Slaves take over from one another, so that a story would
     # need two that cannot and a master that reaches both: test_of_two_slaves_that_acted_in_turn_both_are_taken_back_…
