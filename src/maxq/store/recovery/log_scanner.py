@@ -231,16 +231,17 @@ def place_of(record: memoryview) -> DamagedPlace | None:
 
 
 def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
-    """Return whether the record in [position, end) may have arrived, or been written, without its last bytes. If other
-    parts than the properties were cut they would contradict each other, and properties never end with a zero
-    byte."""
+    """Return whether the record in [position, end) may have arrived, or been written, without its last bytes. Neither
+    properties nor a topic end with a zero byte. If a record with properties were cut before them, or any other before
+    its topic, its parts would contradict each other."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, after, _ = record_cy.scan(
         file.view, position, file.file_size, file.file_from_offset, rows, check_crc=False, check_offset=False
     )
     if count != 1 or after != end or file.view[end - 1]:
         return False
-    return end > rows[record_cy.C_TOPIC_POSITION] + rows[record_cy.C_TOPIC_SIZE] + _PROPERTIES_LENGTH
+    topic_end = rows[record_cy.C_TOPIC_POSITION] + rows[record_cy.C_TOPIC_SIZE]
+    return end > topic_end + _PROPERTIES_LENGTH or not file.view[topic_end - 1]
 
 
 def first_store_timestamp(file: MappedFile) -> int:

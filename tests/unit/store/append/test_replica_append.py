@@ -206,6 +206,28 @@ def test_a_record_of_which_the_end_was_still_to_come_when_the_slave_died_is_not_
     killed.close()
 
 
+@pytest.mark.parametrize(("missing", "is_whole"), [(0, True), (2, True), (3, False), (6, False)])
+def test_a_record_without_properties_of_whose_topic_the_end_was_still_to_come_is_not_taken_for_whole(
+    tmp_path: Path, missing: int, is_whole: bool
+) -> None:
+    """It ends with two zero bytes, the length of its properties, whether these have come or not."""
+    master = opened(small_config(tmp_path / "master"))
+    for body in (b"first", b"second"):
+        assert master.put_message(replace(message("Orders", 0, body), properties_data=b"")).ok
+    log = stored(master)
+    master.close()
+    copy = slave(tmp_path / "slave")
+    copy.append_from_master(0, memoryview(log)[: len(log) - missing])
+    shutil.copytree(tmp_path / "slave", tmp_path / "killed")
+    copy.close()
+    killed = slave(tmp_path / "killed")
+    start = len(log) if is_whole else int.from_bytes(log[:4], "big")
+    assert killed.max_physical_offset == start
+    killed.append_from_master(start, memoryview(log)[start:])
+    assert stored(killed) == log and killed.max_offset("Orders", 0) == 2
+    killed.close()
+
+
 def killed_with_a_last_record_in_doubt(tmp_path: Path, *, value: str, missing: int) -> tuple[bytes, MessageStore]:
     """A log of two messages, the second one's properties end with `value`; and a slave of it, killed when `missing`
     bytes were still to come, and started again."""
