@@ -780,7 +780,7 @@ class BrokerController:
             was_slave = self.store_owner.was_slave
             self.store.reader.may_lack_messages |= was_slave
             if was_slave:
-                await run_blocking(self.topics.add_found, self._topics_with_messages())
+                await run_blocking(self.topics.add_found, self._topics_with_messages, self._newest_message_ms)
             self.groups.slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
             self.offsets.not_beyond(self.store.max_offset)
         await run_blocking(self.store_owner.record, role, self.groups.slave_until)
@@ -801,6 +801,11 @@ class BrokerController:
             for name, queues in names
         }
         return {name: queue_id + 1 for name, queue_id in last.items() if queue_id >= 0}
+
+    def _newest_message_ms(self, topic: str, queues: int) -> int:
+        """Return when the newest message of a topic with so many queues was stored, in ms; -1: it has none."""
+        store = self.store
+        return max(store.store_time_at(topic, queue, store.max_offset(topic, queue) - 1) for queue in range(queues))
 
     async def _listen(self) -> None:
         host, port = self._settings.server.bind_address, self._settings.broker.listen_port

@@ -144,7 +144,10 @@ def load_contexts() -> Contexts:
         return Contexts(path)
     data, mode, owner = found
     if os.geteuid() not in (0, owner) and owner != 0:
-        raise ConfigError(f"file {path} says where commands connect, and belongs to another user: make one of your own")
+        raise ConfigError(
+            f"file {path} says where commands connect, and belongs to another user: let XDG_CONFIG_HOME name a folder "
+            "of your own"
+        )
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(f"file {path} says where commands connect, and others can write it: chmod 600 {path}")
     contexts = _parsed(path, data)

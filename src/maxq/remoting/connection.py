@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._in_pass = False
-        self._is_writing = False  # pieces of a frame are given to the transport, one after the other
+        self._is_writing = False  # what was in `_out` is given to the transport
         self._paused = False
         self._resting = False
         self._requests = ClientConnection[_Waiter]("", limit=endpoint.request_limit, numbers=endpoint.next_opaque)
@@ -734,6 +734,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         out_size = self._out_size
         self._written += out_size
+        self._is_writing = True
         self._out, self._out_size = [], 0
         self.active = True
         try:
@@ -742,12 +743,11 @@ class Connection(asyncio.BufferedProtocol):
             elif len(out) == 1:
                 transport.write(out[0])
             elif out_size > _JOINED_AT_MOST:
-                self._is_writing = True
                 for buffer in out:
                     transport.write(buffer)
-                self._is_writing = False
             else:
                 transport.writelines(out)
+            self._is_writing = False
         except BaseException:
             # Part of a frame may have left: whatever follows it would be taken for the rest.
             self.abort("a write failed half way")

@@ -67,6 +67,13 @@ def test_a_send_wakes_nobody_but_who_waits_for_it(producer: Producer, topic: str
     assert len({(result.message_queue, result.queue_offset) for result in results}) == 40
 
 
+@pytest.mark.parametrize("size", [10, 5_000])
+def test_queues_take_turns_also_for_messages_that_the_loop_sends(producer: Producer, topic: str, size: int) -> None:
+    """As those are that are compressed."""
+    queues = Counter(producer.send(Message(topic, bytes(size))).message_queue.queue_id for _ in range(16))
+    assert len(queues) >= 4 and set(queues.values()) == {16 // len(queues)}
+
+
 @pytest.mark.usefixtures("quick_switches")
 def test_whatever_ways_of_sending_are_used_at_once_each_message_comes_whole(
     namesrv: str, name: Name, producer: Producer, topic: str

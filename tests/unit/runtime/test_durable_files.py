@@ -411,6 +411,20 @@ def test_a_file_that_cannot_be_written_is_named() -> None:
         DurableFiles().write(Path("/dev/full"), b"x")
 
 
+def test_a_file_is_replaced_where_files_have_no_owners_that_can_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EINVAL, "as for an id that the user namespace does not have")
+
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    path.chmod(0o640)
+    monkeypatch.setattr(os, "fchown", refused)
+    DurableFiles().replace(path, b"after")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"after", 0o640)
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
 def test_a_file_that_is_replaced_stays_open_to_the_same_users(tmp_path: Path, mode: int) -> None:
     """A settings file with passwords is written again when a setting changes."""

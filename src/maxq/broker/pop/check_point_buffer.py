@@ -30,7 +30,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
 from maxq.broker.pop.spans import Spans
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
@@ -271,7 +271,10 @@ class CheckPointBuffer:
     def note_moves(self, needed: int, is_ordered: Callable[[str, str, int], bool]) -> None:
         """Note how far groups have come of which the journal says, from queue offset `needed` on, where they were told
         to go on: by pulls they have moved on from there, and a start would take them back. Not where messages were
-        given out in order: the journal says where such a queue is, and a start would forget what is blocked there."""
+        given out in order: the journal says where such a queue is, and a start would forget what is blocked there. What
+        the store refused before comes first."""
+        if self.journal.noted_end() == NOT_NOTED:
+            return
         rows = [
             [topic, group, queue_id, offset]
             for (topic, group, queue_id), to in self.journal.set_since(needed).items()

@@ -255,21 +255,25 @@ class HandBackProcessor(RequestProcessor):
 
         Raises:
             RequestRefusedError: this slave does not leave the group to the slave that asks; or its log is another than
-                its master's, which takes nothing from it then. It waits for its master all the same.
+                its master's, which takes nothing from it then; nor does another slave. It gives way all the same.
         """
         fields = HeaderFields(request.ext)
         slave_id, slave = fields.opt_int(SlaveSign.ID), fields.opt_str(SlaveSign.ADDRESS)
         if slave_id and slave:
             told = await self._left_to(slave_id, slave)
-            connection.send(request.reply(body=b"" if self._group.log_is_another else told))
+            self._check_log()
+            connection.send(request.reply(body=told))
             return
         self._group.hear_return(fields.opt_str("masterAddress") or "")
         self._pops.give_way()
         await self._rest()
+        self._check_log()
+        connection.send(request.reply(body=self._pops.hand_back(fields.opt_str("returnId") or "")))
+
+    def _check_log(self) -> None:
         if self._group.log_is_another:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave is another than its master's: "
                                       "what it knows is of other messages")  # fmt: skip
-        connection.send(request.reply(body=self._pops.hand_back(fields.opt_str("returnId") or "")))
 
     async def _left_to(self, slave_id: int, slave: str) -> bytes:
         """Leave the group to another slave. Returns what this one knew when it ended to act.

@@ -167,7 +167,7 @@ class RetryWriter:
     def _copy(
         self, point: PopCheckPoint, message: MessageExt, topic: str, properties: dict[str, str]
     ) -> MessageExtBrokerInner:
-        queue_id = message.queue_id if self._settings.broker.use_separate_retry_queue else 0
+        queue_id = point.queue_id if self._settings.broker.use_separate_retry_queue else 0  # a light queue's, too
         properties.pop(const.PROPERTY_DELAY_TIME_LEVEL, None)  # it was delayed already
         return MessageExtBrokerInner(
             topic, queue_id, message.body, properties,

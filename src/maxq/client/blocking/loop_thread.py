@@ -342,10 +342,12 @@ class LoopThread:
             if work is not None:
                 work.close()
             raise
-        except RuntimeError:  # a signal handler has ended the loop a moment ago
+        except RuntimeError:
             if work is not None:
                 work.close()
-            raise NotRunningError(_ENDED) from None
+            if (loop := self._loop) is not None and not loop.is_closed():
+                raise  # of what the caller gave
+            raise NotRunningError(_ENDED) from None  # a signal handler has ended the loop a moment ago
 
     def _checked(self) -> asyncio.AbstractEventLoop:
         loop = self._loop  # a signal handler may end it at any moment

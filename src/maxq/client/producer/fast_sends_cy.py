@@ -540,9 +540,11 @@ class FastSends:
         self._at(self._clock.wall_ms())
         self._id_head = None
         pending: PendingSend = self._encode(message, topic, target, self._clock.monotonic_ms(), timeout_ms)
-        if pending is None:
+        if pending is None or not self._leave(pending, line, is_alone, waiter):
             return None
-        return pending if self._leave(pending, line, is_alone, waiter) else None
+        if queue is None:
+            topic.info.index += 1
+        return pending
 
     def post_batch(
         self,
@@ -603,7 +605,11 @@ class FastSends:
         )  # fmt: skip
         pending.msg_id = ids
         pending.is_batch = True
-        return pending if self._leave(pending, line, is_alone, waiter) else None
+        if not self._leave(pending, line, is_alone, waiter):
+            return None
+        if queue is None:
+            topic.info.index += 1
+        return pending
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -664,6 +670,7 @@ class FastSends:
                 pending = self._encode(message, topic, target, now_ms, timeout_ms)
                 if pending is None:
                     break
+                topic.info.index += 1
                 pending.place = place
                 pending._window = window
                 window.in_flight += 1
@@ -730,14 +737,10 @@ class FastSends:
 
     @cython.cfunc
     def _next(self, topic: _Topic):
-        """Return the target of the next queue in turn; None if it cannot be sent to in this way, and its turn is not
-        over."""
-        info = topic.info
-        index: cython.longlong = info.index + 1
-        target = topic.targets[index % len(topic.targets)]
-        if target is not None:
-            info.index = index
-        return target
+        """Return the target of the next queue in turn; None if it cannot be sent to in this way. Its turn is over
+        (`info.index`) when a message is on its way: who takes no message leaves the turn to who is asked next."""
+        index: cython.longlong = topic.info.index + 1
+        return topic.targets[index % len(topic.targets)]
 
     # --- encoding ---
 
@@ -1016,8 +1019,8 @@ class FastSends:
     def close(self):
         # type: (...) -> None
         """Stop the timer, because the producer ends, unless messages are still on their way."""
-        for connection in self._used:
-            for waiter in connection.waiters.values():
+        for connection in list(self._used):  # a thread may add some, and its waiters
+            for waiter in list(connection.waiters.values()):
                 if type(waiter) is PendingSend:
                     return
         if self._timer is not None:

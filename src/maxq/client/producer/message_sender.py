@@ -215,8 +215,10 @@ class MessageSender:
                 sends.close()
 
     def serve_threads(self) -> None:
-        """Let threads besides the loop's post messages, where that is safe."""
+        """Let threads besides the loop's post messages, where that is safe. TLS is spoken on the loop."""
         loop = asyncio.get_running_loop()
+        if self._config.use_tls or self.instance.environment.use_tls:
+            return
         if self.fast is not None and is_compiled() and type(loop).__module__.partition(".")[0] == "uvloop":
             instance, environment = self.instance, self.instance.environment
             ids = UniqIdGenerator(environment.pid, environment.host_ip, environment.clock, environment.rng)

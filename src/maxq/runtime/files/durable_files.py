@@ -341,14 +341,18 @@ def write_all(fd: int, data: memoryview, position: int | None = None) -> None:
 
 
 def _write_synced(path: Path, data: bytes, mode: int = 0o666, like: os.stat_result | None = None) -> None:
-    """Make the file with these bytes, with the permissions and owner of the file `like`. An OSError names it."""
+    """Make the file with these bytes, with the permissions, owner and group of the file `like`, as far as the file
+    system knows them and this process may give them. An OSError names it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         if like is not None:
-            with contextlib.suppress(PermissionError):  # only root gives files away
-                os.fchown(fd, like.st_uid, like.st_gid)
-            with contextlib.suppress(PermissionError):  # a file system without permissions
-                os.fchmod(fd, stat.S_IMODE(like.st_mode))
+            for owner in (like.st_uid, -1):  # only root gives files away, but others may give them to their groups
+                with contextlib.suppress(OSError):
+                    os.fchown(fd, owner, like.st_gid)
+                    break
+            is_same_group = os.fstat(fd).st_gid == like.st_gid
+            with contextlib.suppress(OSError):
+                os.fchmod(fd, stat.S_IMODE(like.st_mode) & (0o7777 if is_same_group else ~stat.S_IRWXG & 0o7777))
         write_all(fd, memoryview(data))
         os.fsync(fd)
     except OSError as error:

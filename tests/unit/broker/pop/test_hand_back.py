@@ -7,6 +7,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from maxq.broker.identity.broker_identity import SlaveSign
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
 from maxq.broker.pop.hand_back import (
     GroupOfSlave,
@@ -483,15 +484,26 @@ class Slave:
     def hand_back(self, return_id: str) -> bytes:
         return b"what it knows"
 
+    async def leave_to(self, slave_id: int, address: str) -> None:
+        """Nothing follows from it."""
+
+    def left(self) -> bytes:
+        return b"what it knows"
+
     async def rest(self) -> None:
         """It delivers nothing."""
 
 
+_MASTER = {"masterAddress": "10.0.0.1:10911"}
+_OTHER_SLAVE = {SlaveSign.ID: "1", SlaveSign.ADDRESS: "10.0.0.2:10911"}
+
+
+@pytest.mark.parametrize("who", [_MASTER, _OTHER_SLAVE])
 @pytest.mark.parametrize("log_is_another", [False, True])
-async def test_a_slave_whose_log_is_another_tells_its_master_nothing(*, log_is_another: bool) -> None:
+async def test_a_slave_whose_log_is_another_tells_nobody_anything(*, who: dict[str, str], log_is_another: bool) -> None:
     slave, connection = Slave(log_is_another=log_is_another), Connection()
     processor = HandBackProcessor(cast(GroupOfSlave, slave), cast(PopState, slave), slave.rest)
-    question = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS, {"masterAddress": "10.0.0.1:10911"})
+    question = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS, who)
     answering = processor.answer(cast(RemotingConnection, connection), question)
     if log_is_another:
         with pytest.raises(RequestRefusedError, match="another than its master's"):

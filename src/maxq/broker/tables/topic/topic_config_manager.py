@@ -19,6 +19,7 @@ from maxq.errors import StoreRefusedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.files.disk_room import lacks_room
 
 log = logging.getLogger(__name__)
 
@@ -94,25 +95,40 @@ class TopicConfigManager(PersistentManager):
             )
         self.persist()
 
-    def add_found(self, queues: Mapping[str, int]) -> None:
-        """Add the topics that the table lacks, by their number of queues, because the log has messages of them: this
-        broker was a slave, and had not heard of them when its master went. Nobody could read their messages. A topic
-        that was deleted has none, for the log says that. Blocks. Call it after `create_system_topics`.
+    def add_found(
+        self, topics_with_messages: Callable[[], Mapping[str, int]], newest_ms: Callable[[str, int], int]
+    ) -> None:
+        """Add the topics that the table lacks and of which the log has messages from after the table's last change:
+        this broker was a slave, and had not heard of them when its master went. Nobody could read their messages. A
+        topic whose messages are all older was deleted: the log of a Java master does not say so. Blocks. Call it after
+        `create_system_topics`.
+
+        Args:
+            topics_with_messages: tells the topics with messages, by their number of queues.
+            newest_ms: tells when the newest message was stored of a topic with so many queues.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the disk refuses. That it has no room is no reason: the topics are there, and are written later.
         """
+        changed_ms = self.data_version.timestamp
         lacking = {
-            name: count for name, count in queues.items()
+            name: count for name, count in topics_with_messages().items()
             if not (name in self.topic_config_table or names.is_system_topic(name) or names.is_lmq(name))
+            and newest_ms(name, count) > changed_ms
         }  # fmt: skip
         for name, count in sorted(lacking.items()):
             log.warning("the log has messages of topic %s, of which this broker has not heard: it has %d queues now",
                         name, count)  # fmt: skip
             self.topic_config_table[name] = _topic(name, count)
-        if lacking:
-            self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        if not lacking:
+            return
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        try:
             self.persist()
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            log.warning("there is no room for %s with these topics: it is written with the next change", self._file)
 
     # --- look up ------------------------------------------------------------------------------------------------------
 
