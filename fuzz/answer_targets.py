@@ -63,7 +63,7 @@ class _Peer:
 def _sends(peer: Any, results: dict[int, SendResult]) -> SendWindow:
     """Send messages with the numbers from 0 on, whose answers can come."""
     window = SendWindow(_IN_FLIGHT, 1 << 20, results.__setitem__, lambda: None)
-    fast = FastSends(peer, peer, _CONFIG, peer)
+    fast = FastSends(peer, peer, _CONFIG, peer, peer)
     assert fast.post_many([(n, Message("T", b"x")) for n in range(_IN_FLIGHT)], window, 3000) == _IN_FLIGHT
     return window
 

@@ -146,6 +146,7 @@ def _command(
         stream.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so its children
     sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has put /dev/null in its place
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", 1, closefd=False)  # of these streams
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()

@@ -74,6 +74,18 @@ def test_queues_take_turns_also_for_messages_that_the_loop_sends(producer: Produ
     assert len(queues) >= 4 and set(queues.values()) == {16 // len(queues)}
 
 
+def test_nothing_of_a_batch_is_left_in_the_next_one(namesrv: str, name: Name, producer: Producer, topic: str) -> None:
+    producer.send_batch([Message(topic, b"\xff" * 10_000)])
+    producer.send_batch([Message(topic, b"%d" % n) for n in range(20)])
+    flags: list[int] = []
+    with LitePullConsumer(name("G"), namesrv, consume_from_where=FROM_FIRST) as consumer:
+        consumer.subscribe(topic)
+        ends = time.monotonic() + 60
+        while len(flags) < 29 and time.monotonic() < ends:
+            flags += [message.flag for message in consumer.poll(1_000)]
+    assert flags == [0] * 29
+
+
 @pytest.mark.usefixtures("quick_switches")
 def test_whatever_ways_of_sending_are_used_at_once_each_message_comes_whole(
     namesrv: str, name: Name, producer: Producer, topic: str

@@ -965,6 +965,8 @@ class FastSends:
             for i in range(len(bodies)):
                 start = p
                 p = put_bytes(out, p + 20, bodies[i])
+                for text in range(start + 4, start + 16, 4):  # magic code, check sum and flag: the memory was used
+                    put32(out, text, 0)
                 put32(out, start + 16, p - start - 20)
                 text = p + 2
                 p = _put_pairs(out, text, maps[i])
