@@ -25,7 +25,7 @@ class Receiving(Protocol):
 C = TypeVar("C", bound=Receiving)
 
 class Sending(Protocol):
-    """What a request is sent by."""
+    """Connection, as far as `send_at_once` uses it to send a request."""
 
     active: bool
     _direct: int

@@ -1,4 +1,4 @@
-"""The home of the user who runs this process."""
+"""Finds the home folder of the user who runs this process, also of one that the system does not list."""
 
 import os
 from pathlib import Path

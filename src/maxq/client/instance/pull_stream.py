@@ -219,7 +219,8 @@ def scan_answers(remoting: RemotingClient) -> None:
 
 
 def json_pieces(code: RequestCode, header: Mapping[str, str]) -> JsonPieces:
-    """Return the pieces of a pull's JSON header."""
+    """Return the JSON header of a pull request, encoded, cut where the fields stand that change from one request to the
+    next (`CHANGING`)."""
     begin = b'{"code":%d,"extFields":{' % code
     behind = b"," + orjson.dumps(dict(header))[1:] + b',"flag":0,"language":"PYTHON","opaque":'
     return begin, behind, b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION

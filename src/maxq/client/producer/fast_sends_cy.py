@@ -1020,7 +1020,8 @@ class FastSends:
 
     def close(self):
         # type: (...) -> None
-        """Stop the timer, because the producer ends, unless messages are still on their way."""
+        """Stop the timer that looks for sends whose time is over, unless messages are still on their way. Call it when
+        the producer is shut down."""
         for connection in list(self._used):  # a thread may add some, and its waiters
             for waiter in list(connection.waiters.values()):
                 if type(waiter) is PendingSend:
@@ -1061,7 +1062,7 @@ class ThreadSends(FastSends):
         waiter=None,  # type: SendWaiter | None
     ):
         # type: (...) -> PendingSend | None
-        """Send a message as FastSends does."""
+        """Send a message before this returns, as `FastSends.post` describes; None also while another thread sends."""
         if self._is_busy:
             return None
         self._is_busy = True
@@ -1078,7 +1079,8 @@ class ThreadSends(FastSends):
         waiter=None,  # type: SendWaiter | None
     ):
         # type: (...) -> PendingSend | None
-        """Send messages in one request as FastSends does."""
+        """Send messages in one request before this returns, as `FastSends.post_batch` describes; None also while
+        another thread sends."""
         if self._is_busy:
             return None
         self._is_busy = True
@@ -1089,7 +1091,7 @@ class ThreadSends(FastSends):
 
     @cython.cfunc
     def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
-        """It is noted when the request leaves."""
+        """Do nothing: `_leave` notes who waits for the answer, in the same moment in which it sends the request."""
 
     @cython.cfunc
     @cython.exceptval(-1)

@@ -209,7 +209,7 @@ class MessageSender:
             add_answer_path(self._remoting, "sends", SendAnswers().take)
 
     def close(self) -> None:
-        """Stop the timers, because the producer ends."""
+        """Stop the timers that look for sends whose time is over. Call it when the producer is shut down."""
         for sends in (self.fast, self.for_threads):
             if sends is not None:
                 sends.close()
