@@ -20,8 +20,9 @@ _collections: Final[deque[tuple[int, int]]] = deque(maxlen=50)  # when they ende
 _began: Final = [0]
 
 
-#: What may hold a loop: what is counted in service, and a fifth for what the measure of the machine's speed misses.
-MOST_MS: Final = 1.2 * LIMIT_MS
+#: What may hold a loop: three times what is counted in service, for the measure of the machine's speed misses that much
+#: where others use it. What the tests look for holds a loop five to ten times as long as is counted.
+MOST_MS: Final = 3.0 * LIMIT_MS
 
 
 def watch(holds: Holds, most_ms: float = MOST_MS) -> None:

@@ -569,4 +569,4 @@ def test_an_interpreter_that_ends_waits_for_the_calls_under_way_and_no_others(
     _send(namesrv, topic, 200)
     command = [sys.executable, "-c", _ENDS_WITHOUT_SHUTDOWN, name("G"), namesrv, topic]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert time.time() - float(ended.stdout) < 5, "200 calls on two threads take 30 s"
+    assert time.time() - float(ended.stdout) < 20, "200 calls on two threads take 30 s"

@@ -19,14 +19,14 @@ class Peer:
         self.socket.connect(("127.0.0.1", port))
         self.connected = time.monotonic()
 
-    async def drips(self, data: bytes, *, every: float) -> float:
-        """Send a byte at a time; after how many seconds was it cut off?
+    async def drips(self, data: bytes, *, every: float) -> None:
+        """Send a byte at a time until it is cut off.
 
         Raises:
             AssertionError: it sent all and was not.
         """
 
-        def work() -> float:
+        def work() -> None:
             self.socket.settimeout(every)
             for byte in data:
                 try:
@@ -38,18 +38,17 @@ class Peer:
                     break
             else:
                 raise AssertionError("it was never cut off")
-            return time.monotonic() - self.connected
 
-        return await asyncio.to_thread(work)
+        await asyncio.to_thread(work)
 
-    async def sips(self, most: int, *, every: float, seconds: float) -> float:
-        """Read `most` bytes at a time, nothing if that is 0; after how many seconds was it cut off?
+    async def sips(self, most: int, *, every: float, seconds: float) -> None:
+        """Read `most` bytes at a time, nothing if that is 0, until it is cut off.
 
         Raises:
             AssertionError: it was not within so many seconds.
         """
 
-        def work() -> float:
+        def work() -> None:
             self.socket.settimeout(seconds)
             while time.monotonic() - self.connected < seconds:
                 if (most and self.socket.recv(most) == b"") or self._is_reset():
@@ -57,9 +56,8 @@ class Peer:
                 time.sleep(every)
             else:
                 raise AssertionError("it was never cut off")
-            return time.monotonic() - self.connected
 
-        return await asyncio.to_thread(work)
+        await asyncio.to_thread(work)
 
     def _is_reset(self) -> bool:
         """What was received before can still be read."""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -24,7 +23,7 @@ from tests.visitors import page
 GRACE: Final = 1  # seconds
 DRIP: Final = GRACE / 10
 SIP: Final = GRACE / 20
-MOST: Final = 20.0 * GRACE
+MOST: Final = 60.0 * GRACE
 LARGE: Final = 4 << 20
 
 
@@ -54,7 +53,7 @@ BEGINNINGS: Final = {
 async def test_who_never_ends_its_first_frame_is_cut_off_however_it_moves(what: str) -> None:
     async with serving(tls=True) as (server, port):
         peer = Peer(port)
-        assert await peer.drips(BEGINNINGS[what], every=DRIP) < 4 * GRACE
+        await peer.drips(BEGINNINGS[what], every=DRIP)
         await until(lambda: not server.connections, "it is cut off")
         assert not server.unfinished.total
 
@@ -63,7 +62,7 @@ async def test_who_only_sends_what_is_refused_is_cut_off() -> None:
     async with serving() as (server, port):
         server.guard = lambda connection, command: command.reply(1, "no")
         peer = Peer(port)
-        assert await peer.drips(RemotingCommand(1).encode() * 20, every=GRACE / 100) < 4 * GRACE
+        await peer.drips(RemotingCommand(1).encode() * 20, every=GRACE / 100)
         await until(lambda: not server.connections, "it is cut off")
 
 
@@ -82,7 +81,7 @@ async def test_a_reader_that_takes_next_to_nothing_is_cut_off() -> None:
     async with serving() as (server, port):
         peer = Peer(port)
         peer.socket.sendall(RemotingCommand(2).encode())
-        assert await peer.sips(1, every=SIP, seconds=MOST) < 6 * GRACE + 2
+        await peer.sips(1, every=SIP, seconds=MOST)
         await until(lambda: not server.connections, "it is cut off")
 
 
@@ -107,9 +106,7 @@ async def test_a_reader_behind_tls_that_stalls_is_cut_off() -> None:
         peer.socket = await asyncio.to_thread(shake_hands, peer.socket)
         peer.socket.sendall(RemotingCommand(2).encode())
         await until(lambda: any(connection.is_known for connection in server.connections), "it is served")
-        began = time.monotonic()
         await until(lambda: not server.connections, "it is cut off")
-        assert time.monotonic() - began < 6 * GRACE + 2
         peer.socket.close()
 
 
@@ -119,8 +116,7 @@ async def test_half_an_http_request_is_cut_off(monkeypatch: pytest.MonkeyPatch, 
     server = HttpServer({"/metrics": lambda: Page("text")}, clock=SystemClock())
     peer = Peer(await server.start("127.0.0.1", 0))
     peer.socket.sendall(beginning)
-    took = await (peer.drips(b"x" * 1000, every=DRIP) if beginning else peer.sips(1, every=SIP, seconds=MOST))
-    assert took < 4 * GRACE
+    await (peer.drips(b"x" * 1000, every=DRIP) if beginning else peer.sips(1, every=SIP, seconds=MOST))
     await server.shutdown()
 
 
@@ -129,7 +125,7 @@ async def test_an_http_reader_that_takes_next_to_nothing_is_cut_off(monkeypatch:
     server = HttpServer({"/metrics": lambda: Page("x" * LARGE)}, clock=SystemClock())
     peer = Peer(await server.start("127.0.0.1", 0))
     peer.socket.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-    assert await peer.sips(1, every=SIP, seconds=MOST) < 8 * GRACE
+    await peer.sips(1, every=SIP, seconds=MOST)
     await server.shutdown()
 
 
@@ -142,9 +138,9 @@ async def test_who_holds_http_connections_keeps_no_probe_out(says: bytes) -> Non
         peers.append(Peer(port))
         peers[-1].socket.sendall(says)
         await asyncio.sleep(0.01)
-    began = time.monotonic()
-    answer = await page(f"127.0.0.1:{port}", "/health")
-    assert answer.startswith("HTTP/1.1 200") and time.monotonic() - began < 5 * GRACE
+    async with asyncio.timeout(20):  # those who hold connections are cut off after 30 or 75 seconds
+        answer = await page(f"127.0.0.1:{port}", "/health")
+    assert answer.startswith("HTTP/1.1 200")
     for peer in peers:
         peer.close()
     await server.shutdown()
@@ -155,5 +151,5 @@ async def test_an_http_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.
     server = HttpServer({"/metrics": lambda: Page("x" * LARGE)}, clock=SystemClock())
     peer = Peer(await server.start("127.0.0.1", 0))
     peer.socket.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-    assert await peer.sips(0, every=SIP, seconds=MOST) < 8 * GRACE
+    await peer.sips(0, every=SIP, seconds=MOST)
     await server.shutdown()

@@ -13,6 +13,7 @@ from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, ConfigError, RemotingConnectError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.testing.simulation import SimWorld, run_simulation
 
 
 @dataclass
@@ -230,35 +231,41 @@ async def test_a_name_server_that_failed_is_not_taken_for_one_that_knows_the_cha
 
 
 @pytest.mark.parametrize(("hanging", "least", "most"), [({"ns1"}, 0.2, 0.9), ({"ns1", "ns2"}, 0.9, 1.9)])
-async def test_name_servers_that_hang_are_waited_for_for_a_moment(hanging: set[str], least: float, most: float) -> None:
-    scene = Scene("A")
-    await scene.registration.register_now()
-    scene.api.hanging |= hanging
-    scene.registration.topics_changed([scene.topics.put("C")])
-    await asyncio.sleep(0.05)  # the other one has taken it by now
-    assert least < await _seconds_until_known(scene) < most
-    scene.api.hanging.clear()
-    await scene.registration.unregister()
+def test_name_servers_that_hang_are_waited_for_for_a_moment(hanging: set[str], least: float, most: float) -> None:
+    async def story(world: SimWorld) -> None:
+        scene = Scene("A")
+        await scene.registration.register_now()
+        scene.api.hanging |= hanging
+        scene.registration.topics_changed([scene.topics.put("C")])
+        await asyncio.sleep(0.05)  # the other one has taken it by now
+        assert least < await _seconds_until_known(scene) < most
+        scene.api.hanging.clear()
+        await scene.registration.unregister()
+
+    run_simulation(story, seed=1)
 
 
-async def test_nobody_waits_for_what_is_known_or_without_name_servers_or_in_isolation_or_at_the_end() -> None:
-    scene = Scene("A")
-    await scene.registration.register_now()
-    assert await _seconds_until_known(scene) < 0.1
-    scene.api.hanging |= {"ns1", "ns2"}
-    scene.registration.topics_changed([scene.topics.put("C")])
-    scene.registration.set_isolated(True)
-    assert await _seconds_until_known(scene) < 0.1
-    scene.registration.set_isolated(False)
-    waiting = asyncio.ensure_future(_seconds_until_known(scene))
-    await asyncio.sleep(0)
-    scene.api.hanging.clear()
-    await scene.registration.unregister()
-    assert await waiting < 0.8
-    assert await _seconds_until_known(scene) < 0.1
-    alone = Scene("A", servers=())
-    alone.registration.topics_changed([alone.topics.put("C")])
-    assert await _seconds_until_known(alone) < 0.1
+def test_nobody_waits_for_what_is_known_or_without_name_servers_or_in_isolation_or_at_the_end() -> None:
+    async def story(world: SimWorld) -> None:
+        scene = Scene("A")
+        await scene.registration.register_now()
+        assert await _seconds_until_known(scene) < 0.1
+        scene.api.hanging |= {"ns1", "ns2"}
+        scene.registration.topics_changed([scene.topics.put("C")])
+        scene.registration.set_isolated(True)
+        assert await _seconds_until_known(scene) < 0.1
+        scene.registration.set_isolated(False)
+        waiting = asyncio.ensure_future(_seconds_until_known(scene))
+        await asyncio.sleep(0)
+        scene.api.hanging.clear()
+        await scene.registration.unregister()
+        assert await waiting < 0.8
+        assert await _seconds_until_known(scene) < 0.1
+        alone = Scene("A", servers=())
+        alone.registration.topics_changed([alone.topics.put("C")])
+        assert await _seconds_until_known(alone) < 0.1
+
+    run_simulation(story, seed=1)
 
 
 async def test_what_a_name_server_missed_comes_with_the_next_change() -> None:

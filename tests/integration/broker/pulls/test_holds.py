@@ -7,7 +7,6 @@ anybody may be kept waiting; requests come over the network.
 import asyncio
 import gc
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -69,25 +68,20 @@ async def big(start_broker: Start) -> AsyncIterator[RunningBroker]:
 
 
 async def longest_ms(broker: RunningBroker, work: Callable[[], Awaitable[RemotingCommand]]) -> dict[Any, float]:
-    """What held the loop of the broker while `work` went on, by cause, in ms of processor time; it succeeds.
-    A slower processor than the one for which the limit was chosen has longer."""
+    """What held the loop of the broker for too long while `work` went on, by cause, in ms of fair processor time
+    (tests/watched_loop.py); it succeeds. Garbage is collected before, and not while it goes on."""
     holds = broker.controller.server.holds
     holds.by_cause.clear()
-    before = slowness()
-    answer = await work()
+    gc.collect()
+    gc.disable()
+    try:
+        answer = await work()
+    finally:
+        gc.enable()
     assert answer.code == 0, answer.remark
-    limit_ns = holds.limit_ns * max(1.0, before, slowness())
-    found = {cause: hold.longest_ns / 1e6 for cause, hold in holds.by_cause.items() if hold.longest_ns > limit_ns}
+    found = {cause: hold.longest_ns / 1e6 for cause, hold in holds.by_cause.items()}
     holds.by_cause.clear()
     return found
-
-
-def slowness() -> float:
-    """Processor time of a fixed piece of work, as a multiple of what a processor of 2020 needs for it."""
-    began = time.process_time_ns()
-    for _ in range(100_000):
-        pass
-    return (time.process_time_ns() - began) / 1_500_000
 
 
 @pytest.mark.parametrize(
@@ -269,7 +263,7 @@ async def test_the_first_expression_finds_the_parser_of_sql92_made(start_broker:
         "    await broker.start()\n"
         "    await asyncio.to_thread(load_sql92().join)\n"
         "    broker.create_topic('T')\n"
-        "    watch(broker.controller.server.holds, 20)\n"
+        "    watch(broker.controller.server.holds, 60)\n"
         "    await broker.heartbeat('G', {'T': 'a > 1'}, expression_type='SQL92')\n"
         "    await broker.stop()\n"
         "assert 'lark' not in sys.modules\n"

@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import json
 import os
 import shutil
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -438,12 +440,25 @@ def test_the_table_of_as_many_topics_as_it_remembers_is_written_in_no_time(tmp_p
     for number in range(100_000):
         table.put(f"a topic of some length, number {number}", number + 1)
     wanted = table.to_file()
-    began = time.thread_time()
-    table.save(wanted)
-    assert time.thread_time() - began < 0.03
+
+    def save() -> None:
+        table._saved = None
+        table.save(wanted)
+
+    assert _least_s(save) < _least_s(lambda: json.dumps(wanted.value)) / 2, "the text is made as slowly as by json"
     again = Deletions(SystemDisk(), PurePath(tmp_path))
     assert again.load() is None
     assert again.rows() == table.rows()
+
+
+def _least_s(work: Callable[[], object]) -> float:
+    """Processor time, in seconds, of the quickest of five runs."""
+    took = []
+    for _ in range(5):
+        began = time.thread_time()
+        work()
+        took.append(time.thread_time() - began)
+    return min(took)
 
 
 async def test_files_of_a_deleted_topic_that_the_disk_keeps_stop_nothing_and_go_later(
