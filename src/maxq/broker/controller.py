@@ -776,14 +776,16 @@ class BrokerController:
         self.offsets.follow_deletions(self.store.deletions.since, self.store.deletions.newest, self.store.max_offset)
         self.store.set_deletion_listener(self._take_deletion)
         await run_blocking(self.topics.begin, self._topics_with_messages)
+        slave_until = 0
         if role != SLAVE:  # who becomes the master later looks then (RoleService)
             was_slave = self.store_owner.was_slave
             self.store.reader.may_lack_messages |= was_slave
             if was_slave:
                 await run_blocking(self.topics.add_found, self._topics_with_messages, self._newest_message_ms)
-            self.groups.slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
+            slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
             self.offsets.not_beyond(self.store.max_offset)
-        await run_blocking(self.store_owner.record, role, self.groups.slave_until)
+        self.groups.begin(slave_until)
+        await run_blocking(self.store_owner.record, role, slave_until)
         self.topic_write_states.refresh_all()
         self.compaction_topics.refresh_all()
         self.failover.acting.loaded()

@@ -102,6 +102,7 @@ class FakeStore:
     max_physical_offset: int = 16910
     unused: set[str] = field(default_factory=set)
     incarnations: dict[str, int] = field(default_factory=dict)
+    topics: dict[bytes, None] = field(default_factory=dict)
     deletions: Deletions = field(default_factory=lambda: Deletions(SimDisk(SimRng(0), SimClock()), PurePath("/")))
 
     def fill(self, topic: str, queue_id: int, times: list[int], *, first: int = 0) -> None:

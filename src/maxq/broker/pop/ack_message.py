@@ -44,10 +44,16 @@ class AckMessageProcessor(RequestProcessor):
         orders: OrderService,
         records: ReviveRecordWriter,
         ready: Callable[[], Awaitable[None]],
+        log_began_at: Callable[[], int],
     ) -> None:
-        """`ready` returns when this broker knows which messages were popped; it raises RequestRefusedError if that
-        cannot be known."""
+        """
+        Args:
+            ready: returns when this broker knows which messages were popped; raises RequestRefusedError if that cannot
+                be known.
+            log_began_at: tells the physical end of the log when this broker became its group's active one.
+        """
         self._ready = ready
+        self._log_began_at = log_began_at
         self._own = env.own
         self._store = messages.store
         self._checks = checks
@@ -156,7 +162,10 @@ class AckMessageProcessor(RequestProcessor):
     def _ack_in_order(
         self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, pop_time: int
     ) -> int:
-        if not (self._orders.knows(topic, group, queue_id) or self._was_there(topic, queue_id, offset, pop_time)):
+        if not (
+            self._orders.knows(topic, group, queue_id)
+            or (self._is_from_before(topic, queue_id, offset) and self._is_stored_by(topic, queue_id, offset, pop_time))
+        ):
             return self._buffer.noted_end()
         known, end = self._orders.ack(topic, group, queue_id, offset, pop_time, connection.remote_address)
         if not known:
@@ -169,10 +178,23 @@ class AckMessageProcessor(RequestProcessor):
         return end
 
     def _was_there(self, topic: str, queue_id: int, offset: int, pop_time: int) -> bool:
-        """Return whether the message is there and had been stored at `pop_time`, in ms. If not, the receipt is for a
-        message of a deleted topic of the same name. Where none was deleted, the clock was set back in between."""
-        stored_ms = self._store.store_time_at(topic, queue_id, offset)
-        return stored_ms >= 0 and (stored_ms <= pop_time or self._store.deletions.known(topic) == 0)
+        """Return whether the message is there and may be the one that was popped at `pop_time`, in ms. If not, the
+        receipt is for a message of a deleted topic of the same name, or for one that a loss of power, or a change of
+        master, has taken: another may have its place. A message that was stored later than `pop_time` may be the one if
+        the clock was set back in between."""
+        if self._is_stored_by(topic, queue_id, offset, pop_time):
+            return True
+        is_older = self._is_from_before(topic, queue_id, offset) or self._buffer.may_have_handed_over(pop_time)
+        return is_older and self._store.deletions.known(topic) == 0
+
+    def _is_stored_by(self, topic: str, queue_id: int, offset: int, pop_time: int) -> bool:
+        return 0 <= self._store.store_time_at(topic, queue_id, offset) <= pop_time
+
+    def _is_from_before(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Return whether the message was stored before this broker became its group's active one, so that another may
+        have given it out, or this one in its last run."""
+        units = self._store.queue_units(topic, queue_id, offset, 1)
+        return bool(units) and units[0][0] < self._log_began_at()
 
     def _count(self, group: str, topic: str, acks: int) -> None:
         self._stats.add(names.GROUP_ACK_NUMS, f"{topic}@{group}", acks)

@@ -39,6 +39,7 @@ from maxq.store.durability.log_marks import LogMark
 
 _SLOT_MS: Final = 100
 _NOBODY: Final = "PopBufferMergeService"
+_NEVER: Final = 1 << 62
 _NO_NUMBER: Final = -1  # of a check point in the revive topic
 _NEIGHBOURS: Final = list(range(128))
 
@@ -142,6 +143,7 @@ class CheckPointBuffer:
         self._moves: deque[tuple[LogMark, QueueKey, int]] = deque()  # of groups' offsets, when the mark is final
         self._renewed: dict[PointKey, dict[int, LiveCheckPoint]] = {}  # by earlier receipt: key, queue offset
         self._handed_over_until = clock.wall_ms()  # greatest pop time of what may be in the revive topic
+        self._handed_over_from = _NEVER  # least pop time of what this broker put there since it is the active one
         self._next_number = clock.wall_ms() * 1000
         self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
         self._known_end = 0  # of such a slave: the check points that the journal names before this are its master's
@@ -338,6 +340,11 @@ class CheckPointBuffer:
         group may know it."""
         return self.is_open and self._ended_here is None and pop_time > self._handed_over_until
 
+    def may_have_handed_over(self, pop_time: int) -> bool:
+        """Return whether this broker may have handed over a check point of that pop time since it is its group's active
+        one."""
+        return self._handed_over_from <= pop_time <= self._handed_over_until
+
     def those(self, keys: Iterable[PointKey]) -> list[LiveCheckPoint]:
         """Return those of these check points that are in memory."""
         return [live for key in keys if (live := self._live.get(key)) is not None]
@@ -451,8 +458,9 @@ class CheckPointBuffer:
 
     def handed_over(self, lives: list[LiveCheckPoint]) -> None:
         """Finish check points that are in the revive topic."""
-        latest = max((live.point.pop_time for live in lives), default=0)
-        self._handed_over_until = max(self._handed_over_until, latest)
+        for live in lives:
+            self._handed_over_until = max(self._handed_over_until, live.point.pop_time)
+            self._handed_over_from = min(self._handed_over_from, live.point.pop_time)
         self.finish(lives)
 
     def revived_but(self, live: LiveCheckPoint, failed: list[int]) -> None:
@@ -555,6 +563,7 @@ class CheckPointBuffer:
         for table in (self._live, self._by_number, self._slots, self._cursors, self._renewed, self.in_flight):
             table.clear()
         self._handed_over_until = self._clock.wall_ms()
+        self._handed_over_from = _NEVER
         self._late = []
         self._resting.clear()
         self._moves.clear()

@@ -220,6 +220,18 @@ class ConsumerOrderInfoManager(PersistentManager):
             if (until_ms := info.blocked_until(now_ms))
         ]
 
+    def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
+        """Drop deliveries of messages behind the ends of their queues, `max_offset(topic, queue_id)`: a loss of power
+        has taken them, and others will have their places."""
+        gone = [
+            (topic, group, queue_id)
+            for topic, group, queue_id, info in self.rows()
+            if info.offsets and info.offsets[-1] >= max_offset(topic, queue_id)
+        ]
+        for queue in gone:
+            log.warning("%s@%s queue %d: the messages that were given out last are missing from this store", *queue)
+            self.clear_block(*queue)
+
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> None:

@@ -108,7 +108,10 @@ class PopMessages:
         checks = PopChecks(env, tables, clients, messages)
         reader = PopReader(env, tables, messages, self.buffer, self._orders)
         self._pops = PopMessageProcessor(env, clients, messages, limits, checks, reader, self.polling, self.service)
-        self._acks = AckMessageProcessor(env, messages, checks, self.buffer, self._orders, records, self.service.ready)
+        self._acks = AckMessageProcessor(
+            env, messages, checks, self.buffer, self._orders, records, self.service.ready,
+            lambda: self.service.log_began_at,
+        )  # fmt: skip
         self._notifications = NotificationProcessor(env, tables, messages, checks, reader, self.notified, self.polling)
         self.acks = AckPath(env, messages, self.buffer)
 

@@ -53,6 +53,7 @@ class PopService:
 
     Attributes:
         reign: how often this broker has become its group's active one.
+        log_began_at: physical end of the log when it did so last. Messages behind it were given out in this reign.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class PopService:
         self._kept_until_ms = 0  # monotonic: by then its master has taken it over, or never will
         self._asked_for: str | None = None  # the return of the master that it was told to; None: to none yet
         self.reign = 0
+        self.log_began_at = 0
 
     def not_ready(self) -> Refusal | None:
         """Return why this broker gives out no messages at the moment; None if it does."""
@@ -225,6 +227,7 @@ class PopService:
         """Start: this broker is its group's active broker from now on."""
         if self._task is None:
             self.reign += 1
+            self.log_began_at = self._store.max_physical_offset
             self._knows = False
             self._stood_in = self._acting.is_acting_master
             if not self._stood_in or self._held_until_ms <= self._clock.monotonic_ms():
@@ -371,6 +374,7 @@ class PopService:
         records before `_applied_end` told them to go on."""
         count = 0
         await self._store.wait_for_dispatch()
+        self._orders.table.not_beyond(self._store.max_offset)
         self._read_end = self._journal.end
         for batch in self._journal.read():
             for offset, entries in batch:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import shutil
 from pathlib import Path, PurePath
 
 import pytest
@@ -211,3 +212,24 @@ async def test_a_late_ack_of_a_deleted_topic_passes_over_no_message_of_the_new_o
     for number in range(sent_before, 2):
         await broker.send("T", b"%d" % number)
     assert await _ordered(broker, "b") == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("has_tables", [False, True])
+async def test_a_receipt_of_a_message_that_was_lost_acknowledges_none_that_has_its_place_since(
+    start_broker: Start, tmp_path: Path, has_tables: bool
+) -> None:
+    """What a loss of power leaves is the log that was flushed, and tables that may be newer. The other message was not
+    given to anybody, or was taken for the one that the order file tells of."""
+    broker = await start_broker()
+    await _filled(broker, 0)
+    left = tmp_path / kill(broker, tmp_path / "left")
+    await broker.send("T", b"lost")
+    (lost,) = await popped(broker, order=True, attempt_id="a")
+    await broker.stop()
+    if has_tables:
+        shutil.rmtree(left / "config")
+        shutil.copytree(broker.folder / "config", left / "config")
+    successor = await start_broker("left")
+    await successor.send("T", b"new")
+    await ack(successor, lost)
+    assert await _ordered(successor, "b") == [b"new"]

@@ -323,6 +323,29 @@ async def test_a_slave_that_became_the_master_revives_what_a_group_popped_of_whi
     assert bodies(await popped(broker, poll_time=5_000)) == [b"000", b"001"]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_group_that_was_deleted_where_a_slave_became_the_master_is_not_made_again_after_a_start(
+    start_broker: Start, tmp_path: Path, is_killed: bool
+) -> None:
+    """A check point of it in the revive topic was taken for that of a group of which the slave had not heard."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 2, queues=1)
+    await popped(broker, invisible_time=6_000)
+    await popped(broker, consumer_group="other", invisible_time=6_000)
+    await broker.stop()
+    owner = broker.folder / "owner.json"
+    owner.write_bytes(owner.read_bytes().replace(b"ASYNC_MASTER", b"SLAVE"))
+    broker = await start_broker(**QUICK)
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": GROUP}))
+    assert deleted.code == ResponseCode.SUCCESS
+    folder = kill(broker, tmp_path / "killed") if is_killed else broker.folder.name
+    await broker.stop()
+    broker = await start_broker(folder, **QUICK)
+    assert bodies(await popped(broker, consumer_group="other", poll_time=10_000)) == [b"000", b"001"]
+    await until(lambda: broker.controller.popping.revive.waiting == 0)
+    assert not broker.controller.groups.contains_subscription_group(GROUP)
+
+
 async def test_without_the_timer_wheel_pop_works(start_broker: Start, tmp_path: Path) -> None:
     broker = await start_broker(timerWheelEnable="false", **QUICK)
     await _filled(broker, 2, queues=1)

@@ -20,6 +20,7 @@ from tests.unit.broker.bundles_of import environment, messages
 from tests.unit.broker.pop.test_check_point_buffer import Clock
 
 POP_TIME, INVISIBLE = 900, 5_000  # the clock stands at 1000
+PLACE = 4_000  # of the queue's messages in the log
 KEY = ("T", "G", 3, 40, POP_TIME, "broker-a")
 
 
@@ -35,7 +36,7 @@ class Buffer:
         self.holders: dict[int, str] = {}
         self.asked: list[Any] = []
         self.end = 700
-        self.ended_before = 0
+        self.ended_before = self.handed_over_before = 0
         self.known: set[int] = set()  # pop times
 
     def holder(self, key: tuple[Any, ...], offset: int) -> str | None:
@@ -51,6 +52,9 @@ class Buffer:
         assert by == KEY
         self.asked.append(("replace", point, revive_qid, live, offset))
         return Noted(self.end)
+
+    def may_have_handed_over(self, pop_time: int) -> bool:
+        return pop_time < self.handed_over_before
 
     def has_ended(self, pop_time: int) -> bool:
         return pop_time < self.ended_before
@@ -128,6 +132,9 @@ class Store:
     def max_offset(self, topic: str, queue_id: int) -> int:
         return 45 if (topic, queue_id) == ("T", 3) else 0
 
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        return [(PLACE, 100, 0)] if (topic, queue_id) == ("T", 3) else []
+
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
         return self.stored_ms if (topic, queue_id) == ("T", 3) else -1
 
@@ -153,13 +160,14 @@ class World:
         self.clock, self.buffer, self.records, self.orders = Clock(), Buffer(), Records(), Orders()
         self.checks, self.safe, self.store = Checks(), Acknowledgement(), Store()
         self.refused_at_start = False
+        self.log_began_at = PLACE + 1
         own = BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911)
         env = environment(own=own, clock=self.clock)
         self.counted: list[tuple[Any, ...]] = []
         env.stats.add = lambda *what: self.counted.append(what)  # type: ignore[method-assign]
         self.processor = AckMessageProcessor(
             env, messages(store=self.store, acknowledgement=self.safe), self.checks, self.buffer, self.orders,  # type: ignore[arg-type]
-            self.records, self._ready,  # type: ignore[arg-type]
+            self.records, self._ready, lambda: self.log_began_at,  # type: ignore[arg-type]
         )  # fmt: skip
 
     async def _ready(self) -> None:
@@ -350,6 +358,10 @@ async def test_a_change_of_what_has_ended_makes_no_check_point(world: World) -> 
 
 async def test_a_change_of_what_was_stored_before_the_clock_was_set_back_counts(world: World) -> None:
     world.store.stored_ms = POP_TIME + 3_600_000
+    world.log_began_at = PLACE
+    assert (await world.change(42)).code == ResponseCode.SUCCESS
+    assert world.buffer.asked == []
+    world.log_began_at = PLACE + 1
     assert (await world.change(42)).code == ResponseCode.SUCCESS
     assert [what[0] for what in world.buffer.asked] == ["add"]
 

@@ -39,16 +39,18 @@ class Promise:
 
 
 class Acks:
-    """The processor of `parts`, asked as a client asks. `refusal`: why this broker is not the one to ask."""
+    """The processor of `parts`, asked as a client asks. `refusal`: why this broker is not the one to ask;
+    `log_began_at`: where the log ended when it became that."""
 
     def __init__(self, parts: PopParts) -> None:
         self.parts = parts
         self.promise = Promise()
         self.refusal: RequestRefusedError | None = None
+        self.log_began_at = 0
         bundle = messages(store=parts.store, acknowledgement=self.promise)
         checks = PopChecks(parts.env, parts.tables, clients(), bundle)
         self.processor = AckMessageProcessor(
-            parts.env, bundle, checks, parts.buffer, parts.orders, parts.records, self._ready
+            parts.env, bundle, checks, parts.buffer, parts.orders, parts.records, self._ready, lambda: self.log_began_at
         )
 
     async def _ready(self) -> None:
@@ -252,3 +254,30 @@ async def test_a_change_behind_the_ack_gives_no_second_life(acks: Acks, parts: P
     await acks.ack(_handle(point), 0)
     assert (await acks.change(_handle(point), 0, 1_000)).code == ResponseCode.SUCCESS
     assert (len(parts.buffer), _stored(parts)) == (0, [])
+
+
+async def test_a_change_by_the_receipt_of_a_lost_message_gives_nobody_the_one_that_has_its_place(
+    acks: Acks, parts: PopParts
+) -> None:
+    lost = parts.point(0, 1)
+    parts.clock.now_ms += 10
+    parts.fill([b"new"])
+    assert (await acks.change(_handle(lost), 0, 5_000)).code == ResponseCode.SUCCESS
+    assert (len(parts.buffer), _stored(parts)) == (0, [])
+
+
+@pytest.mark.parametrize("since", ["a start", "a hand-over"])
+async def test_a_change_of_what_was_stored_before_the_clock_was_set_back_counts(
+    acks: Acks, parts: PopParts, since: str
+) -> None:
+    parts.fill([b"0"])
+    parts.clock.now_ms -= 3_600_000
+    point = parts.point(0, 1)
+    if since == "a start":
+        acks.log_began_at = parts.store.max_physical_offset
+    else:
+        assert parts.buffer.add([(point, 3, 1)]) > 0
+        parts.buffer.handed_over(parts.buffer.those([point.key]))
+    _changed(await acks.change(_handle(point), 0, 5_000), 0)
+    assert [(ack.key, ack.offsets) for ack in _stored(parts)] == [(point.key, [0])]
+    assert len(parts.buffer) == 1

@@ -59,7 +59,7 @@ async def test_a_slave_that_became_the_master_may_not_have_heard_of_a_group_that
     parts: PopParts, was_slave: bool, is_deleted: bool, copies: int
 ) -> None:
     parts.fill([b"one"])
-    parts.groups.slave_until = int(was_slave)
+    parts.groups.begin(int(was_slave))
     if is_deleted:
         parts.groups.delete_subscription_group_config(GROUP)
     parts.groups.subscription_group_table.pop(GROUP, None)

@@ -131,6 +131,23 @@ async def test_a_deleted_topic_takes_its_offsets_queues_and_pop_retry_topics_wit
     assert again.offsets.query_offset("G", "T", 0) == -1
 
 
+async def test_pop_retry_topics_go_with_their_topic_also_where_a_kill_took_the_offsets_of_their_group() -> None:
+    """What was in them came to the group when the topic was made again."""
+    world = BrokerWorld()
+    others = ("%RETRY%a_b_T", "%RETRY%unknown_T", "%RETRY%of_T", "%DLQ%G_T")
+    for name in ("T", "b_T", "%RETRY%G_T", "%RETRY%G+T", *others):
+        world.topics.create_topic_in_send_message_back_method(name, 1, 6, 0)
+    for group in ("G", "a", "a_b", "of_T", "of"):
+        world.groups.find_subscription_group_config(group)
+    world.store.topics[b"%RETRY%a+T"] = None  # which only the log knows
+    deleted: list[str] = []
+    world.topics.add_change_listener(lambda configs, names: deleted.extend(names))
+    assert (await world.call(215, {"topic": "T"})).code == 0
+    assert deleted == ["T", "%RETRY%G+T", "%RETRY%G_T"]
+    assert world.store.calls[0] == ("put_deletion", {*deleted, "%RETRY%a+T"})
+    assert all(world.topics.contains_topic(name) for name in others)
+
+
 async def test_a_topic_is_deleted_also_where_the_timer_is_off() -> None:
     world = BrokerWorld({"timerWheelEnable": "false"})
     world.add_topic("T")

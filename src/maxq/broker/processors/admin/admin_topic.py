@@ -30,7 +30,7 @@ from maxq.broker.tables.attributes import (
 )
 from maxq.broker.tables.topic.compaction_topics import COMPACTION
 from maxq.broker.tables.topic.topic_retention import purged_offsets
-from maxq.broker.tables.topic.topic_validator import pop_retry_topics, validate_topic
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, is_retry_topic, pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable
@@ -206,10 +206,29 @@ class AdminTopicProcessor(RequestProcessor):
     def _pop_retry_topics(self, topic: str) -> list[str]:
         if not self._settings.broker.clear_retry_topic_when_delete_topic:
             return []
-        groups = sorted(self._offsets.which_group_by_topic(topic))
-        candidates = [name for group in groups for name in pop_retry_topics(topic, group)]
-        known = self._topics.topic_config_table
-        return [name for name in candidates if name in known and not self._groups.has_retry_topic(name)]
+        ends = tuple(name.removeprefix(RETRY_PREFIX) for name in pop_retry_topics(topic, ""))
+        of_log = (name.decode(errors="replace") for name in list(self._store.topics))  # the table may lack some
+        names = {name for name in (*self._topics.topic_config_table, *of_log) if name.endswith(ends)}
+        return sorted(name for name in names if is_retry_topic(name) and self._is_pop_retry_topic(name, topic))
+
+    def _is_pop_retry_topic(self, name: str, topic: str) -> bool:
+        """Return whether `name`, which ends as a retry topic of `topic`, is one. After a kill the offsets may not tell
+        of a group that has popped; but `%RETRY%a_b_c` may also be that of the group a for the topic b_c."""
+        group = name[len(RETRY_PREFIX) : -len(topic) - 1]
+        if self._groups.has_retry_topic(name):
+            return False
+        if group in self._offsets.which_group_by_topic(topic):
+            return True
+        return self._groups.contains_subscription_group(group) and not self._is_of_another(name, topic)
+
+    def _is_of_another(self, name: str, topic: str) -> bool:
+        """Return whether `name` may be the retry topic of another topic in the older spelling."""
+        parts = name.removeprefix(RETRY_PREFIX).split("_")
+        splits = (("_".join(parts[:at]), "_".join(parts[at:])) for at in range(1, len(parts)))
+        return any(
+            other != topic and self._topics.contains_topic(other) and self._groups.contains_subscription_group(group)
+            for group, other in splits
+        )
 
     async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer CLEAN_UNUSED_TOPIC (316): delete the queues of topics that no longer exist."""

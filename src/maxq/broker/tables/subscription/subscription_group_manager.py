@@ -45,7 +45,7 @@ class SubscriptionGroupManager(PersistentManager):
     Attributes:
         row_json: what puts groups into bodies.
         slave_until: this broker is a master whose log is the copy of a slave up to this physical offset: its table may
-            lack groups that its master made just before it went. 0: it was never a slave.
+            lack groups that its master made just before it went. 0: it was never a slave. Set by `begin`.
     """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
@@ -58,6 +58,7 @@ class SubscriptionGroupManager(PersistentManager):
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
         self.slave_until = 0
         self._deleted_here: dict[str, None] = {}  # in order of their last deletion; kept if `slave_until`
+        self._deleted_at = 0  # the `slave_until` of the master that deleted these
         self._why_disabled: dict[str, str] = {}
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 
@@ -74,6 +75,14 @@ class SubscriptionGroupManager(PersistentManager):
         """Create the system groups that the file lacks. Call once, after `load`."""
         for group in SYSTEM_GROUPS:
             self.subscription_group_table.setdefault(group, SubscriptionGroupConfig(group_name=group))
+
+    def begin(self, slave_until: int) -> None:
+        """Set `slave_until`; call once, after `load`. The file tells which groups this broker has deleted since it
+        became the master with that log. Groups that it deleted before, and was a slave later, may have been made again
+        by its master."""
+        if slave_until != self._deleted_at:
+            self._deleted_here.clear()
+        self.slave_until = self._deleted_at = slave_until
 
     # --- look up ------------------------------------------------------------------------------------------------------
 
@@ -251,8 +260,10 @@ class SubscriptionGroupManager(PersistentManager):
         self.request_persist()
 
     def to_json(self) -> dict[str, Any]:
+        deleted = list(self._deleted_here)
         return {
             "dataVersion": self.data_version.to_json(),
+            **({"deletedGroups": {"groups": deleted, "slaveUntil": self._deleted_at}} if deleted else {}),
             "forbiddenTable": {group: dict(topics) for group, topics in dict(self.forbidden_table).items()},
             "subscriptionGroupTable": {
                 group: config.to_json() for group, config in dict(self.subscription_group_table).items()
@@ -266,8 +277,19 @@ class SubscriptionGroupManager(PersistentManager):
         )
         for group, topics in object_member(value, "forbiddenTable").items():
             self.forbidden_table[group] = _bits(group, topics)
+        deleted = object_member(value, "deletedGroups")
+        if deleted:
+            self._deleted_here, self._deleted_at = _deleted(deleted)
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
+
+
+def _deleted(value: dict[str, Any]) -> tuple[dict[str, None], int]:
+    """Return the names of deleted groups, and the `slave_until` of the master that deleted them."""
+    try:
+        return dict.fromkeys(str(group) for group in value["groups"]), read_int(value["slaveUntil"])
+    except (KeyError, TypeError, ValueError):
+        raise RemoteProtocolError(f"deletedGroups are names and a physical offset, not {value!r:.200}") from None
 
 
 def _bits(group: str, topics: Any) -> dict[str, int]:

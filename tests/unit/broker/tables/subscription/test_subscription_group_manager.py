@@ -4,7 +4,7 @@ import pytest
 
 from maxq.broker.tables.subscription import subscription_group_manager
 from maxq.broker.tables.subscription.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
-from maxq.errors import InvalidAttributeError
+from maxq.errors import InvalidAttributeError, RemoteProtocolError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
@@ -73,13 +73,33 @@ def test_a_broker_that_was_a_slave_makes_groups_that_the_log_names_but_not_those
 ) -> None:
     monkeypatch.setattr(subscription_group_manager, "MOST_DELETED", 2)
     groups = BrokerWorld().groups
-    groups.slave_until = 100
+    groups.begin(100)
     for name in ("A", "B", "A", "C"):
         groups.delete_subscription_group_config(name)
     assert groups.find_named_group("D", 100) is None
     found = {name: groups.find_named_group(name, 99) is not None for name in "ABCD"}
     assert found == {"A": False, "B": True, "C": False, "D": True}
     assert groups.find_named_group("D", 100) is not None
+
+
+@pytest.mark.parametrize(("slave_until", "is_known"), [(100, True), (200, False), (0, False)])
+def test_what_was_deleted_counts_after_a_start_as_long_as_the_broker_was_no_slave_since(
+    slave_until: int, is_known: bool
+) -> None:
+    world = BrokerWorld()
+    world.groups.begin(100)
+    world.groups.delete_subscription_group_config("G")
+    world.groups.persist()
+    groups = reloaded(world)
+    groups.begin(slave_until)
+    assert ("deletedGroups" in groups.to_json()) == is_known
+    assert (groups.find_named_group("G", 50) is None) == (is_known or not slave_until)
+
+
+@pytest.mark.parametrize("value", [{"groups": ["G"]}, {"groups": 1, "slaveUntil": 1}, {"groups": [], "slaveUntil": []}])
+def test_deleted_groups_that_are_none_are_refused(value: object) -> None:
+    with pytest.raises(RemoteProtocolError, match="deletedGroups"):
+        BrokerWorld().groups.from_json({"deletedGroups": value})
 
 
 def test_deleting_a_group_forgets_what_it_was_forbidden() -> None:
