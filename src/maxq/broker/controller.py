@@ -165,6 +165,7 @@ class BrokerController:
         self._running = False
         self._failure_listener: Callable[[str, BaseException], None] = self._stop_after_failure
         self._stopping: asyncio.Task[None] | None = None
+        self._notes: set[asyncio.Task[None]] = set()  # writing what was found out about the log
         self._closed: asyncio.Event | None = None  # since `start`: everything is closed
         self._why_not: MaxQError | None = None  # a start that is under way does not succeed
         self._registering: asyncio.Task[None] | None = None
@@ -647,6 +648,19 @@ class BrokerController:
         self.slave_synchronize.wake()
         self.log_care.master_connected()
 
+    def _log_compared(self, is_another: bool) -> None:
+        """Called when this slave has found that its log is another than its master's, or that it is so no more."""
+        self.store_owner.log_is_another = is_another
+        task = asyncio.get_running_loop().create_task(self._record_log(), name="owner of the store")
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
+
+    async def _record_log(self) -> None:
+        try:
+            await TABLES.run(self.store_owner.record_log)
+        except OSError as error:
+            log.warning("owner.json does not say for the next start how this log compares with the master's: %s", error)
+
     def _is_batch_topic(self, topic: str) -> bool:
         config = self.topics.select_topic_config(topic)
         return config is not None and config.attributes.get(QUEUE_TYPE) == BATCH_CQ
@@ -764,6 +778,7 @@ class BrokerController:
         role = self._settings.store.broker_role
         await run_blocking(self.store.lock)  # a broker that just ends here writes its tables last
         await run_blocking(self.store_owner.check, role)
+        self.ha_service.set_apart(self.store_owner.log_is_another and role == SLAVE, self._log_compared)
         for table in self._persistent_tables():
             await run_blocking(table.load)
         await run_blocking(self.access.load)
@@ -841,7 +856,7 @@ class BrokerController:
             )
         finally:
             known.cancel()
-        if self.registration.is_isolated:
+        if self.failover.acting.is_isolated:
             log.warning("preparations to go online have not ended within %g s; continuing", _FIRST_REGISTRATION_SECONDS)
         elif not self._registering.done():
             silent = ", ".join(self.registration.silent_servers)
@@ -915,6 +930,7 @@ class BrokerController:
             await self.send_relay.stop()
         await self.access.shutdown()
         await self.ha_service.shutdown()
+        await asyncio.gather(*self._notes)
         await self.log_care.shutdown()
         self.timed.service.release()  # if the start failed behind its load
         if self.table_records is not None:

@@ -103,7 +103,7 @@ class StoreParts:
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index, self.deletions)
         self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)
-        self.filled_ranges = FilledRanges(context, self.commit_log, self.dispatch.resolver)
+        self.filled_ranges = FilledRanges(context, self.commit_log, self.dispatch.resolver, self.queues, self.deletions)
         self.ledger: MessageLedger | None = None
         if isinstance(self.commit_log, DLedgerCommitLog):
             self.ledger = MessageLedger(context, self.commit_log, self.checkpoint, self.queues, self.dispatch)

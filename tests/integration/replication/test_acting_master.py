@@ -237,6 +237,61 @@ async def test_the_next_slave_takes_over_from_the_acting_master(make_group: Make
     await until(lambda: not two.controller.failover.acting.is_acting_master)
 
 
+async def _part(group: Group, key: str) -> None:
+    """Let the slave `key` have another last message than the master, and the master another one instead."""
+    await group.stop(key)
+    alone = await group.start(key, enableSlaveActingMaster="false", namesrvAddr="")
+    assert (await alone.send(TOPIC, b"at the slave alone")).code == ResponseCode.SUCCESS
+    await group.stop(key)
+    assert (await group.brokers["master"].send(TOPIC, b"at the master alone")).code == ResponseCode.SUCCESS
+
+
+async def test_a_slave_whose_log_is_another_leaves_its_place_to_the_next_one_also_after_a_restart(
+    make_group: Make,
+) -> None:
+    group = await make_group()
+    two = group.brokers["two"]
+    await _part(group, "one")
+    one = await group.start("one", 1)
+    await until(lambda: one.controller.ha_service.is_apart)
+    await group.stop("master")
+    await group.until_master_is(two, 4)
+    await until(lambda: two.controller.failover.acting.is_acting_master)
+    assert [await lock(broker) for broker in (one, two)] == [False, True]
+    await group.stop("one")
+    stops: list[bool] = []
+    two.controller.failover.services.register("stops", _Noted(stops))
+    one = await group.start("one", 1)
+    assert one.controller.ha_service.is_apart
+    assert [await lock(broker) for broker in (one, two)] == [False, True]
+    for _ in range(5):
+        await one.controller.failover.acting.sync_member_group()
+        await two.controller.failover.acting.sync_member_group()
+    assert two.controller.failover.acting.is_acting_master and stops == [True]
+    await group.until_master_is(await group.start("master"), 6)
+
+    async def is_one_shown() -> bool:
+        route = await group.route()
+        broker = _group(route, "broker-a") if route else None
+        return broker is not None and broker.broker_addrs.get(1) == one.address
+
+    await until(is_one_shown)
+    assert not await lock(one)
+
+
+class _Noted:
+    """A master-only service that notes when it is started and stopped."""
+
+    def __init__(self, runs: list[bool]) -> None:
+        self._runs = runs
+
+    def start(self) -> None:
+        self._runs.append(True)
+
+    def stop(self) -> None:
+        self._runs.append(False)
+
+
 async def test_a_pull_parked_at_the_acting_master_is_answered_when_the_master_is_back(make_group: Make) -> None:
     group = await make_group()
     await group.stop("master")

@@ -373,6 +373,26 @@ async def test_leaving_tells_every_name_server_that_knows_us_and_nothing_afterwa
     assert len(scene.api.told) == told
 
 
+async def test_a_broker_that_withdraws_is_told_everywhere_when_it_comes_back_and_not_before() -> None:
+    """Also by a registration that was under way."""
+    scene = Scene("A", servers=("ns1", "ns2"))
+    await scene.registration.register_now()
+    scene.registration.register_all()
+    await asyncio.sleep(0)
+    await scene.registration.withdraw()
+    await scene.settle()
+    assert (scene.api.left, scene.registration.registered_with) == (["ns1", "ns2"], [])
+    told = len(scene.api.told)
+    scene.registration.register_all()
+    await scene.registration.register_now()
+    await scene.settle()
+    assert len(scene.api.told) == told
+    scene.registration.set_isolated(False)
+    scene.registration.register_all()
+    await scene.settle()
+    assert sorted(server for server, *_ in scene.api.told[told:]) == ["ns1", "ns2"]
+
+
 async def test_deleted_topics_are_told_to_nobody() -> None:
     scene = Scene("A", "B", servers=("ns1",))
     await scene.registration.register_now()

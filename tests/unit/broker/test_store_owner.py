@@ -57,6 +57,26 @@ def test_a_slave_goes_on_with_a_store_of_its_own_group_whoever_had_it() -> None:
     }  # fmt: skip
 
 
+def test_a_slave_says_whether_its_log_is_another_until_it_is_none_or_has_no_log() -> None:
+    scene = Scene()
+    owner = scene.owner()
+    owner.check("SLAVE")
+    owner.record("SLAVE")
+    owner.log_is_another = True
+    owner.record_log()
+    for role, says in (("SLAVE", True), ("ASYNC_MASTER", True), ("SLAVE", False)):  # the master takes it away
+        again = scene.owner()
+        again.check(role)
+        assert again.log_is_another is says
+        again.record(role)
+        again.record_log()
+    scene.write("owner.json", b'{"brokerName":"broker-a","clusterName":"C","logIsAnother":true,"role":"SLAVE"}')
+    scene.disk.write(ROOT / "commitlog" / "00000000000000000000", b"")
+    empty = scene.owner()
+    empty.check("SLAVE")
+    assert not empty.log_is_another
+
+
 def test_a_store_without_messages_is_anybodys() -> None:
     scene = Scene(messages=False)
     scene.owner().record("ASYNC_MASTER")

@@ -23,7 +23,8 @@ its master all the time, and once more before it takes it for gone:
 
 A slave whose log was found to be another than its master's, because the master lost the end of its log and went on
 without it, does not act: it would give away messages that the master does not have, and what it kept would be of places
-that other messages have at the master. Nor does it tell a master that comes back what it knows.
+that other messages have at the master. Nor does it tell a master that comes back what it knows. While no master and
+another slave lives, it leaves the name servers, which would lead clients to it, so that the next slave stands in.
 
 They may miss a slave that acts, too. So the slave with the next id asks those with smaller ids that it knew of, and
 takes one that answers or is silent for gone when name servers go on missing it for brokerNotActiveTimeoutMillis.
@@ -111,6 +112,7 @@ class ActingMasterService:
         self._knows_group = False  # which broker is active was found out
         self.group = BrokerGroup(env.own)
         self._has_refused = False  # to act, which is told once
+        self._has_withdrawn = False  # from the name servers, because its log is another
         self.is_ending = False
 
     def loaded(self) -> None:
@@ -122,7 +124,7 @@ class ActingMasterService:
     @property
     def is_isolated(self) -> bool:
         """Return whether this broker is still preparing to go online; it registers nowhere meanwhile."""
-        return self._registration.is_isolated
+        return self._registration.is_isolated and not self._has_withdrawn
 
     @property
     def is_acting_master(self) -> bool:
@@ -185,9 +187,10 @@ class ActingMasterService:
             own_id = self.group.own_id
             if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
                 self.group.on_online(*seen)
+            self._has_withdrawn = self.log_is_another and seen.min_broker_id not in (MASTER_ID, own_id)
         self._services.change(self.group.own_id == MASTER_ID)
         self._looked_ms = self._clock.monotonic_ms()
-        self._registration.set_isolated(False)
+        self._registration.set_isolated(self._has_withdrawn)
         await self._registration.register_now()
 
     def start(self) -> None:
@@ -241,7 +244,7 @@ class ActingMasterService:
     async def send_heartbeat(self) -> None:
         """Send a heartbeat to every name server at the same time. A name server that has not answered the last one gets
         none, and once one has answered, the others are not waited for, because one may hang."""
-        if self.is_isolated:
+        if self._registration.is_isolated:
             return
         compatible = self._settings.broker.compatible_with_old_name_srv
         give = self._ask_for_change if compatible else self._give_sign
@@ -295,7 +298,21 @@ class ActingMasterService:
             if untold_ms > self._sure_ms:
                 await self._doubt_role(members)
             await self._follow(lambda: self.group.on_members(members), living=members)
+            await self._show_or_hide(members)
         return True
+
+    async def _show_or_hide(self, living: Container[int]) -> None:
+        """Have name servers know a slave that left them when a master lives, or its log is found to be the master's;
+        and end to act for a master that has come back for a moment, and whose log is another."""
+        async with self._changing:
+            if self.is_acting_master and self.log_is_another and not self.is_ending:
+                self._services.change(False)
+                self.group.pass_over((MASTER_ID, ""), self.group.members)
+            elif self._has_withdrawn and (MASTER_ID in living or not self.log_is_another):
+                log.warning("this slave registers at the name servers again")
+                self._has_withdrawn = False
+                self._registration.set_isolated(False)
+                self._registration.register_all()
 
     async def _doubt_role(self, members: Mapping[int, str]) -> None:
         """Have a slave that acts, and that no name server had told for so long who lives that another one may have
@@ -336,8 +353,9 @@ class ActingMasterService:
                 return
             own_id = self.group.own_id
             if change.min_broker_id == own_id and self.log_is_another:
-                self._refuse_to_act()
+                others = self.group.members.keys() - {MASTER_ID, own_id}
                 self.group.pass_over(before, members)
+                await self._refuse_to_act(has_others=bool(others))
                 return
             known = {**members, **self.group.members, before[0]: before[1]}
             if change.min_broker_id == own_id and not await self._take_over(known):
@@ -356,11 +374,16 @@ class ActingMasterService:
         """Return whether this is a slave whose log was found to be another than its master's."""
         return self.group.own_id != MASTER_ID and self._ha.is_apart
 
-    def _refuse_to_act(self) -> None:
+    async def _refuse_to_act(self, *, has_others: bool) -> None:
+        """Log that this slave does not act. Where another may, name servers are not to lead clients to this one."""
         level = logging.DEBUG if self._has_refused else logging.WARNING
         self._has_refused = True
         log.log(level, "this slave does not act for its master: its log is another. Keep what is needed of its store, "
                 "then empty it and start it again")  # fmt: skip
+        if has_others and not self._has_withdrawn:
+            log.warning("this slave leaves the name servers until a master lives: another one is to act")
+            self._has_withdrawn = True
+            await self._registration.withdraw()
 
     def hear_slave(self, broker_id: int | None, address: str | None) -> None:
         """Note, on a master, that a slave asked for a sign of life. RocketMQ's slaves do not say who they are."""

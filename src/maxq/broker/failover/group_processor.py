@@ -78,6 +78,8 @@ class BrokerGroupProcessor(RequestProcessor):
             return request.reply()
         if self._acting.is_ending:
             return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this slave ends, another one may act")
+        if self._acting.log_is_another and not self._acting.is_acting_master:
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this slave's log is another, another one may act")
         is_slaves = SlaveSign.BROKER_NAME in request.ext
         return request.reply(ext={SlaveSign.BROKER_NAME: self._own.broker_name} if is_slaves else None)
 

@@ -311,23 +311,36 @@ class BrokerRegistration:
         if server.everything:
             await self._register(server)
 
+    async def withdraw(self) -> None:
+        """Become isolated and unregister from all name servers, while this broker goes on. Failures are logged: a name
+        server that is not told forgets a broker that is silent."""
+        self._is_isolated = True
+        await self._leave()
+
     async def unregister(self) -> None:
         """Unregister from all name servers; the first step of a shutdown."""
         self._stopped = True
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        await self._leave()
+
+    async def _leave(self) -> None:
         leaving = {
-            server.address: self._run(self._api.unregister_broker(server.address, self._broker))
+            server.address: self._run(self._unregister_at(server))
             for server in self._servers.values()
-            if server.registered
+            if server.registered or server.lock.locked()
         }
         await until_answered(leaving.values())
         for address, task in leaving.items():
-            self._servers[address].registered = False
+            self._servers[address].registered, self._servers[address].everything = False, True
             why = "no answer" if task.cancel() else task.exception()  # who hangs reads it when it goes on
             if why is not None:
                 log.warning("name server %s did not confirm that this broker is leaving: %s", address, why)
+
+    async def _unregister_at(self, server: _NameServer) -> None:
+        async with server.lock:  # a registration that is under way ends first
+            await self._api.unregister_broker(server.address, self._broker)
 
     # ---- one name server --------------------------------------------------------------------------------------
 

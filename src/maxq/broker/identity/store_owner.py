@@ -4,13 +4,15 @@
 
     {"brokerId":1,"brokerName":"broker-a","clusterName":"C","role":"SLAVE"}
 
-A master that was a slave before says in `slaveUntil` up to which physical offset its log is a copy.
+A master that was a slave before says in `slaveUntil` up to which physical offset its log is a copy. A slave that has
+found that its log is another than its master's says so in `logIsAnother`.
 
 A store without it (a Java broker's) is taken as ours, with a note if there are messages in it; one that a Java broker
 ran in controller mode says whose it is in `brokerIdentity` (`cluster#brokerName#brokerId`). A master may be renamed.
 """
 
 import logging
+import threading
 from pathlib import PurePath
 from typing import Final
 
@@ -35,6 +37,8 @@ class StoreOwner:
         was_slave: the last broker that used the store ended as a slave; known after `check`.
         slave_until: the log is the copy of a slave up to this physical offset, as a master said that used the store
             last; known after `check`.
+        log_is_another: the slave that used the store last had found that its log is another than its master's, and not
+            the contrary since; known after `check`.
     """
 
     def __init__(self, disk: Disk, store: MessageStoreConfig, broker: BrokerAddress) -> None:
@@ -45,6 +49,9 @@ class StoreOwner:
         self._owner_before: tuple[str, str] | None = None  # (cluster, name) of another broker, found by `check`
         self.was_slave = False
         self.slave_until = 0
+        self.log_is_another = False
+        self._role = ""
+        self._writing = threading.Lock()
 
     def check(self, role: str) -> None:
         """Check the owner before the store is touched.
@@ -79,14 +86,23 @@ class StoreOwner:
             OSError: the disk refuses. That there is no room for another role is no reason: the file names the group.
         """
         broker = self._broker
+        self._role = role
+        self.log_is_another = self.log_is_another and role == SLAVE
         if self._owner_before is not None:
             log.warning("%s belonged to %s of cluster %s until now, and belongs to %s of cluster %s from here on",
                         self._root, self._owner_before[1], self._owner_before[0], broker.broker_name,
                         broker.cluster)  # fmt: skip
             self._owner_before = None
+        with self._writing:
+            self._write(role, slave_until)
+
+    def _write(self, role: str, slave_until: int) -> None:
+        broker = self._broker
         text = json_dialect.dumps(
             {"brokerId": broker.broker_id, "brokerName": broker.broker_name, "clusterName": broker.cluster,
-             "role": role} | ({"slaveUntil": slave_until} if slave_until else {})
+             "role": role}
+            | ({"slaveUntil": slave_until} if slave_until else {})
+            | ({"logIsAnother": True} if self.log_is_another else {})
         )  # fmt: skip
         if self._read(FILE_NAME) != text:
             try:
@@ -99,6 +115,15 @@ class StoreOwner:
                     "%s could not be written with this broker's role, %s: %s", self._root / FILE_NAME, role, error
                 )
 
+    def record_log(self) -> None:
+        """Record `log_is_another`, of a slave. Blocks.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        if self._role == SLAVE:
+            self.record(SLAVE)
+
     def _owner(self) -> tuple[str, tuple[str, str] | None]:
         """Return the file that names the owner, and the owner's (cluster, broker name)."""
         data = self._read(FILE_NAME)
@@ -108,6 +133,7 @@ class StoreOwner:
                 owner = str(value["clusterName"]), str(value["brokerName"])
                 self.was_slave = value.get("role") == SLAVE
                 self.slave_until = int(value.get("slaveUntil", 0))
+                self.log_is_another = value.get("logIsAnother") is True
                 return FILE_NAME, owner
             except (RemoteProtocolError, TypeError, ValueError, KeyError):
                 log.warning("%s cannot be read; it is written again", self._root / FILE_NAME)

@@ -45,6 +45,11 @@ class ReplicaRanges(Protocol):
         """Return those of the master's ranges in which this log has other bytes, and more than a filler of its own."""
         ...
 
+    def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+        """Return whether this log has the last message of a queue in these ranges, whose place the master may have
+        given to another message."""
+        ...
+
     def adopt(self, named: Sequence[FilledRange]) -> None:
         """Adopt the master's fillers: the log is a copy of the master's with them. Blocks if there is anything new;
         raises OSError."""
@@ -105,6 +110,9 @@ class HAClient:
         received: bytes that came over the link.
         offered: what was offered to the master on this connection, in the words of the error that its end is then.
         is_joined: the master's log and this one were found to be one on this connection, or this one was empty.
+        is_another: this log was found to be another than the master's on the last connection, or to be the master's;
+            None: it was not found out.
+        is_named: the master has said on the last connection that it is of this group.
         ahead_bytes: bytes at the end of this log that the master did not send on this connection although it is idle:
             its log ends before, or these bytes were deleted there.
     """
@@ -125,11 +133,14 @@ class HAClient:
         self._own_port = own_port
         self._broker_name = broker_name
         self._contradiction: ReplicationDivergedError | None = None
+        self._contradicting: list[FilledRange] = []
         self._config = config
         self._first_offset = first_offset
         self._parser = TransferParser()
         self._position = 0  # while joining: where the next byte of the master belongs
         self.is_joined = False
+        self.is_another: bool | None = None
+        self.is_named = False
         self._begins_empty = False
         self.state = HAConnectionState.READY
         self.reported_offset = -1
@@ -151,6 +162,7 @@ class HAClient:
         self._parser = TransferParser()
         self._position = request_offset
         self.is_joined = self._begins_empty = self._log.last_record_offset < 0
+        self.is_another, self.is_named = False if self.is_joined else None, False
         self._log.filled_ranges.as_on_master = frozenset()
         self._contradiction = self.offered = None
         self.ahead_bytes = 0
@@ -197,6 +209,7 @@ class HAClient:
         return not (self._begins_empty and self._log.last_record_offset >= 0)
 
     def _hear_name(self, name: str) -> None:
+        self.is_named = self.is_named or name == self._broker_name
         if name and name != self._broker_name:
             raise ReplicationDivergedError(
                 f"the master calls itself {name}, this slave is {self._broker_name}: a slave has the brokerName of its "
@@ -212,6 +225,7 @@ class HAClient:
             self._log.filled_ranges.adopt(named)
             return
         first = contradicting[0]
+        self._contradicting = contradicting
         self._contradiction = ReplicationDivergedError(
             f"the master has lost bytes {first.start} … {first.end} of its log, which this slave has, and went on "
             f"without them ({len(contradicting)} such ranges). They are offered to it. If it cannot use them any more, "
@@ -239,6 +253,7 @@ class HAClient:
         while len(piece) and self._position < end:
             own = self._log.log_bytes(self._position, min(len(piece), end - self._position))
             if own is None or own != piece[: len(own)]:
+                self.is_another = own is not None or self.is_another
                 raise ReplicationDivergedError(
                     f"the master has other bytes than this slave at physical offset {self._position} and behind; this "
                     f"slave's log ends at {end}. The master lost its end and went on without it, or this slave belongs "
@@ -248,7 +263,7 @@ class HAClient:
             self._position += len(own)
             piece = piece[len(own) :]
         if self._position == end and self._contradiction is None:
-            self.is_joined = True
+            self.is_joined, self.is_another = True, False
             self.ahead_bytes = 0
             if len(piece):
                 self._log.append_from_master(self._position, piece)
@@ -268,6 +283,7 @@ class HAClient:
             if self.offered is not None or self._position < self._log.max_physical_offset:
                 return b""
             self.offered = self._contradiction
+            self.is_another = self._log.filled_ranges.hold_last_places(self._contradicting)
             return encode_offer(self._own_port())
         if not self.is_joined:
             return b""

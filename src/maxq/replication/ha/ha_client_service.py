@@ -30,7 +30,10 @@ class HAClientService:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
         failure: why the last connection failed or was not made; empty before that. A link that this slave makes anew by
             itself, to compare the logs, has not failed.
-        is_apart: this log was found to be another than the master's, and has not been found to be one with it since.
+        is_apart: by its bytes this log was found to be another than the master's, and has not been found to be one with
+            it since. It stays so while no master is known, and with another master until the logs are compared: that
+            one has the log of the last one, if that has said that it is of this group. Java's do not say it.
+        on_apart: called when `is_apart` changes by what a master of this group has, with the new value.
         connects: connections made so far.
         refused: connections ended because the master's log does not fit this one's.
         on_failed: told the name and error if the task ends by an error.
@@ -56,6 +59,8 @@ class HAClientService:
         self.master_address = ""
         self.failure = ""
         self.is_apart = False
+        self.on_apart: Callable[[bool], None] | None = None
+        self._apart_from = ""  # host:port of a master that has not said of which group it is
         self.connects = 0
         self.refused = 0
         self.on_failed: Callable[[str, BaseException], None] | None = None
@@ -92,6 +97,8 @@ class HAClientService:
             self.master_address = address
             self._retry_s = _FIRST_RETRY_S
             self._address_changed.set()
+            if address and self._apart_from not in ("", address):
+                self._note_apart(False)
             if self._link is not None:
                 self._link.close("the master's address changed")
 
@@ -144,13 +151,25 @@ class HAClientService:
             link.close("this broker stops being a slave of it")
             self.client.on_closed()
         outcome = self.client.offered or outcome
+        if self.client.is_another is not None:
+            self._note_apart(self.client.is_another, "" if self.client.is_named else address)
         if link.has_heard:
             self._retry_s = _FIRST_RETRY_S
         return self._judge(address, outcome)
 
     def _joined(self) -> None:
-        self.is_apart = False
+        self._note_apart(False)
         self._on_joined()
+
+    def _note_apart(self, is_apart: bool, unnamed_master: str = "") -> None:
+        """Note whether this log is another than the master's; `unnamed_master` may be one of another group."""
+        was_sure = self.is_apart and not self._apart_from
+        if is_apart and unnamed_master and was_sure:
+            return
+        self.is_apart, self._apart_from = is_apart, unnamed_master if is_apart else ""
+        is_sure = is_apart and not unnamed_master
+        if is_sure != was_sure and self.on_apart is not None:
+            self.on_apart(is_sure)
 
     def _next_retry_s(self) -> float:
         pause_s, self._retry_s = self._retry_s, min(self._retry_s * 2, _LAST_RETRY_S)
@@ -162,7 +181,6 @@ class HAClientService:
             log.error("the link to master %s is closed: %s", address, outcome)
             may_be_mended = outcome is self.client.offered and str(outcome) != self.failure
             self.failure = str(outcome)
-            self.is_apart |= isinstance(outcome, ReplicationDivergedError) and not may_be_mended
             return _FIRST_RETRY_S if may_be_mended else _MISFIT_RETRY_S
         if outcome == START_OVER:
             log.info("the link to master %s is made anew: %s", address, outcome)

@@ -118,6 +118,7 @@ class HAService:
     async def change_to_master(self) -> None:
         """Become master: the link to the master ends, and slaves keep theirs. Change brokerRole after it."""
         await self.client.shutdown()
+        self.client.is_apart = False
 
     def change_to_slave(self, master_address: str) -> None:
         """Become slave: this broker's slaves connect again, and senders stop waiting. Change brokerRole before it.
@@ -134,6 +135,11 @@ class HAService:
         """Set the master's HA address, host:port, as the name server or the master says it; empty: there is no master.
         If haMasterAddress is set, it is used instead of any address."""
         self.client.set_master_address(self._config().ha_master_address or address if address else "")
+
+    def set_apart(self, is_apart: bool, listener: Callable[[bool], None]) -> None:
+        """Set whether this slave's log was found to be another than its master's before it was started, and the
+        listener `listener(is_apart)` that is called when that changes."""
+        self.client.is_apart, self.client.on_apart = is_apart, listener
 
     def set_joined_listener(self, listener: Callable[[], None]) -> None:
         """Set the listener that is called each time this slave and its master have found on a new connection that their

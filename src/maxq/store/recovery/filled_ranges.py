@@ -15,9 +15,11 @@ from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.queue_offset_resolver import QueueOffsetResolver
 from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.recovery.damage_names import DAMAGED_FOLDER
 from maxq.store.recovery.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges, encode_ranges
-from maxq.store.recovery.restore_places import is_restored
+from maxq.store.recovery.restore_places import hold_last_places, is_restored
 
 
 class FilledRange(NamedTuple):
@@ -35,9 +37,18 @@ class FilledRanges:
         as_on_master: (start, end) of those where the connected master has said that it has the same bytes.
     """
 
-    def __init__(self, context: StoreContext, commit_log: CommitLog, resolver: QueueOffsetResolver) -> None:
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        resolver: QueueOffsetResolver,
+        queues: ConsumeQueueStore,
+        deletions: Deletions,
+    ) -> None:
         """`resolver` is told which bytes of messages may be missing."""
         self._context = context
+        self._queues = queues
+        self._deletions = deletions
         self._resolver = resolver
         self._commit_log = commit_log
         self._path = context.root / FILLED_RANGES_FILE
@@ -103,6 +114,12 @@ class FilledRanges:
             return []
         fillers = self.still_filled()
         return [one for one in other if not any(start <= one.start and one.end <= end for start, end in fillers)]
+
+    def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+        """Return whether this log has the last message of a queue in these ranges: a master that lost them may have
+        given its place to another message."""
+        spans = [(start, end) for start, end, _ in ranges]
+        return hold_last_places(self._commit_log, self._queues, self._deletions, spans)
 
     def adopt(self, named: Sequence[FilledRange]) -> None:
         """Add the master's ranges: this log is a copy of its log, fillers included. Blocks if any is new. Raises

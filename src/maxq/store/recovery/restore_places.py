@@ -8,7 +8,7 @@ full takes these entries away, and the start finds the messages in the log only 
 
 import logging
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from maxq.protocol.message.message import MessageExt, decode_record
@@ -141,6 +141,27 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
             ends[topic, queue_id] = max(end, queue_offset + 1)
         position += size
     return ""
+
+
+def hold_last_places(
+    commit_log: CommitLog, queues: ConsumeQueueStore, deletions: Deletions, ranges: Sequence[tuple[int, int]]
+) -> bool:
+    """Return whether these (start, end) of the log hold the last message of a queue. A log that lost them may have
+    given its place to another message; the places of all others are behind none that it has.
+    """
+    for start, end in ranges:
+        for offset, message in _messages(commit_log, start, end - start):
+            for topic, queue_id, _ in _places(message):
+                if deletions.is_gone(topic, offset):
+                    continue
+                if queues.topic_write_state(topic).has_batch_queues:
+                    return True
+                queue = queues.open(topic, queue_id)
+                last = queue.unit(queue.max_offset - 1)
+                at = -1 if last is None else last[0]
+                if at <= offset or any(first <= at < behind for first, behind in ranges):
+                    return True
+    return False
 
 
 def good_prefix(data: memoryview, physical_offset: int) -> tuple[int, int]:

@@ -223,6 +223,34 @@ async def test_a_slave_that_becomes_the_master_serves_topics_of_which_it_has_mes
         await broker.controller.shutdown()
 
 
+@pytest.mark.parametrize("has_heard_master", [True, False])
+async def test_a_topic_that_a_slave_makes_itself_hides_none_of_which_it_has_not_heard(
+    start_broker: Start, *, has_heard_master: bool
+) -> None:
+    """It does so for consumers while its master is away."""
+    broker = await start_broker()
+    before = broker.controller.topics.data_version.copy()
+    await broker.send("T", b"x", queue_id=2)
+    await broker.controller.topics.persisted()
+    await broker.controller.shutdown()
+    topics = broker.folder / "config" / "topics.json"
+    table = json_dialect.loads(topics.read_bytes())
+    del table["topicConfigTable"]["T"]
+    table["dataVersion"] = before.to_json()
+    topics.write_bytes(json_dialect.dumps(table))
+    if not has_heard_master:  # it copied the log, and none of the tables
+        for name in ("topics.json", "topics.json.bak"):
+            (broker.folder / "config" / name).unlink(missing_ok=True)
+    for _ in range(2):
+        slave = await start_broker(brokerRole="SLAVE", brokerId=1)
+        await slave.heartbeat("G", {"T": "*"})
+        assert slave.controller.topics.contains_topic("%RETRY%G")
+        await slave.controller.shutdown()
+    promoted = await start_broker()
+    assert promoted.controller.topics.topic_config_table["T"].read_queue_nums == 3
+    assert (await promoted.pull("T", queue_id=2)).code == ResponseCode.SUCCESS
+
+
 async def test_a_new_store_has_its_table_of_topics_from_the_start(start_broker: Start) -> None:
     """A message may be in the log before its topic is in the file, when the power goes."""
     broker = await start_broker()

@@ -176,6 +176,9 @@ class FakeRegistration:
     def register_all(self) -> None:
         self.all_ += 1
 
+    async def withdraw(self) -> None:
+        self.is_isolated = True
+
 
 @dataclass
 class FakeCheckpoint:

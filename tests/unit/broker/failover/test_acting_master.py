@@ -142,6 +142,49 @@ async def test_a_slave_whose_log_is_another_than_its_masters_does_not_act_before
     assert member.services.is_running
 
 
+async def test_a_slave_whose_log_is_another_is_with_the_name_servers_while_no_other_slave_or_a_master_lives() -> None:
+    member = await slave()
+    member.ha.is_apart = True
+    for living, is_hidden in (((1,), False), ((0, 1), False), ((1, 2), True), ((2,), True), ((0, 2), False)):
+        await member.see(*living)
+        assert member.registration.is_isolated is is_hidden
+        assert not member.services.is_running and not member.acting.is_isolated
+    await member.see(1, 2)
+    beats = len(member.api.heartbeats)
+    await member.acting.send_heartbeat()
+    assert len(member.api.heartbeats) == beats
+    member.ha.is_apart = False
+    await member.see(2)
+    assert not member.registration.is_isolated
+    await member.see(1, 2)
+    assert member.services.is_running
+
+
+async def test_a_slave_that_acts_ends_to_when_it_finds_that_its_log_is_another() -> None:
+    """A master came back, lost its end, and went before it was known."""
+    member = await slave()
+    await member.see(1, 2)
+    assert member.services.is_running
+    member.ha.is_apart = True
+    await member.see(1, 2)
+    assert not member.services.is_running
+    await member.see(1, 2)
+    assert member.registration.is_isolated
+    member.ha.is_apart = False
+    await member.see(2)
+    await member.see(1, 2)
+    assert member.services.is_running
+
+
+async def test_a_slave_that_knows_that_its_log_is_another_goes_online_without_the_name_servers_beside_another() -> None:
+    for others, is_hidden in (({2: SLAVE_2}, True), ({}, False), ({0: MASTER, 2: SLAVE_2}, False)):
+        member = Member(1, None, totalReplicas=3)
+        member.ha.is_apart, member.api.members = True, others
+        member.ha.copying.add("10.0.0.1")
+        await member.acting.go_online()
+        assert member.registration.is_isolated is is_hidden and not member.acting.is_isolated
+
+
 @pytest.mark.parametrize("broker_id", [1, 2])
 async def test_a_master_that_answers_is_not_taken_for_gone_because_a_name_server_misses_it(broker_id: int) -> None:
     """The name server was started anew, or its connection to the master broke."""

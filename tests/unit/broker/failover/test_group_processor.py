@@ -95,6 +95,13 @@ async def test_a_slave_has_no_ha_information_to_give_and_says_that_it_lives() ->
     answer = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, {"maxqBrokerName": "broker-b"})
     assert answer.ext == {"maxqBrokerName": "broker-a"}
     assert slave.ha.log == []
+    slave.ha.is_apart = True
+    refused = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, {"maxqBrokerName": "broker-a"})
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, "it acts for nobody"
+    slave.services.change(True)
+    answer = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, {"maxqBrokerName": "broker-a"})
+    assert answer.code == ResponseCode.SUCCESS, "it has yet to leave the group to another"
+    slave.ha.is_apart = False
     await slave.acting.shutdown()
     refused = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO)
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, "the next slave may act at once"

@@ -21,6 +21,7 @@ class NoFilledRanges:
     def __init__(self) -> None:
         self.known: list[FilledRange] = []
         self.contradicted: list[FilledRange] = []
+        self.has_last_places = False
         self.adopted: list[FilledRange] = []
         self.as_on_master: frozenset[tuple[int, int]] = frozenset()
 
@@ -29,6 +30,9 @@ class NoFilledRanges:
 
     def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
         return [one for one in named if one in self.contradicted]
+
+    def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+        return self.has_last_places
 
     def adopt(self, named: Sequence[FilledRange]) -> None:
         self.adopted += named

@@ -202,8 +202,13 @@ async def test_what_the_master_names_is_adopted_before_the_logs_are_joined(cut: 
     assert reported(client) == FILE + 700
 
 
-async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are_equal_and_does_not_join() -> None:
+@pytest.mark.parametrize("has_last_places", [True, False])
+async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are_equal_and_does_not_join(
+    *, has_last_places: bool
+) -> None:
+    """Its log is another only if the master may have given the places to other messages."""
     log = BytesLog(LOG[: FILE + 500])
+    log.filled_ranges.has_last_places = has_last_places
     log.filled_ranges.contradicted = FILLED_RANGES[1:]
     client = await connected(log)
     said = encode_filled_ranges(FILLED_RANGES) + bytes(frame(FILE, LOG[FILE : FILE + 400]))
@@ -211,8 +216,10 @@ async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are
     assert client.take_report(0) == b"" and client.offered is None
     for piece in (frame(FILE + 400, LOG[FILE + 400 : FILE + 700]), frame(FILE + 700, LOG[FILE + 700 : FILE + 900])):
         assert client.receive_data(piece, 0)
+    assert client.is_another is None
     assert client.take_report(0) == encode_offer(10912)
     assert client.take_report(0) == b""
+    assert client.is_another is has_last_places
     assert "the master has lost bytes 70 … 90" in str(client.offered)
     assert log.data == LOG[: FILE + 500] and log.filled_ranges.adopted == []
     client.on_connected(FILE, 0)
@@ -239,7 +246,7 @@ async def test_a_slave_takes_nothing_of_a_master_of_another_name(cut: int) -> No
         for part in (stream[:cut], stream[cut:]):
             client.receive_data(memoryview(bytearray(part)), 0)
     assert log.data == LOG[: FILE + 500]
-    assert not client.is_joined
+    assert not client.is_joined and client.is_another is None
 
 
 async def test_what_an_earlier_master_had_in_common_is_forgotten() -> None:

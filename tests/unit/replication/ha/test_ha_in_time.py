@@ -10,6 +10,7 @@ import pytest
 from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import LogRangeNotServedError
+from maxq.replication.ha import ha_connection
 from maxq.replication.ha.frames import FILLED_OFFSET, HEAD, encode_report
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_client import FirstOffset
@@ -256,6 +257,56 @@ def test_a_slave_whose_log_does_not_join_asks_again_every_five_seconds() -> None
         assert copy.max_physical_offset == end
         slave.update_master_ha_address(f"{OTHER}:{PORT}")
         await brokers.until(lambda: slave.joins_master)
+        assert not slave.is_apart
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("says_name", [True, False])
+def test_a_slave_keeps_in_mind_that_its_log_is_another_until_a_master_of_its_group_has_that_log(
+    monkeypatch: pytest.MonkeyPatch, *, says_name: bool
+) -> None:
+    """A master that does not say its name, as Java's, may be one of another group that got the address."""
+
+    async def story(brokers: Brokers) -> None:
+        _, theirs = await brokers.start(OTHER, "ASYNC_MASTER")
+        end = put(theirs)
+        await asyncio.sleep(1)
+        _, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        put(store)
+        if not says_name:
+            monkeypatch.setattr(ha_connection, "encode_name", lambda name: b"")
+        slave, copy = await brokers.start(SLAVE, "SLAVE")
+        noted: list[bool] = []
+        slave.set_apart(False, noted.append)
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: copy.max_physical_offset == end)
+        slave.update_master_ha_address(f"{MASTER}:{PORT}")
+        await brokers.until(lambda: slave.client.refused == 1)
+        assert noted == [True] * says_name
+        for address in ("", f"{MASTER}:{PORT}", ""):
+            slave.update_master_ha_address(address)
+            assert slave.is_apart
+        slave.update_master_ha_address(f"{OTHER}:{PORT + 1}")  # nobody listens there
+        assert slave.is_apart is says_name
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: slave.joins_master)
+        assert not slave.is_apart
+        assert noted == [True, False] * says_name
+
+    simulated(story)
+
+
+def test_the_log_of_another_group_says_nothing_of_that_of_the_own_one() -> None:
+    async def story(brokers: Brokers) -> None:
+        _, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        end = put(store)
+        _, theirs = await brokers.start(OTHER, "ASYNC_MASTER", name="broker-b")
+        put(theirs)
+        slave, copy = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: copy.max_physical_offset == end)
+        slave.client.set_master_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: slave.client.refused == 2)
         assert not slave.is_apart
 
     simulated(story)

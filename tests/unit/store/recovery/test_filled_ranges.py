@@ -8,7 +8,7 @@ import pytest
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.filled_ranges import FilledRange
 from maxq.store.recovery.filled_ranges_file import decode_ranges
-from tests.unit.store.stores import message, opened, small_config
+from tests.unit.store.stores import delete_topics, message, opened, small_config
 
 
 def filled(root: Path) -> tuple[MessageStore, list[int]]:
@@ -79,6 +79,20 @@ def test_a_filler_of_ones_own_has_nothing_to_lose_but_what_lies_beside_it_has(tm
     assert slave.filled_ranges.contradicting([inside, beside]) == [beside]
     slave.filled_ranges.adopt([inside])
     assert slave.filled_ranges.as_on_master == frozenset()
+    slave.close()
+
+
+async def test_a_message_is_the_last_of_its_queue_if_no_later_one_lies_outside_what_was_lost(tmp_path: Path) -> None:
+    slave, starts = filled(tmp_path)
+    slave.put_message(message("T", 1, b"of another queue"))
+    end = slave.max_physical_offset
+    at = [*starts, end]
+    for places, is_last in (([4], False), ([28], False), ([29], True), ([4, 29], True), ([29, 4], True)):
+        ranges = [FilledRange(at[place], at[place + 1], 1) for place in places]
+        assert slave.filled_ranges.hold_last_places(ranges) is is_last
+    assert slave.filled_ranges.hold_last_places([FilledRange(starts[28], end, 1)])
+    await delete_topics(slave, "T")
+    assert not slave.filled_ranges.hold_last_places([FilledRange(starts[28], end, 1)])
     slave.close()
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
+from maxq.broker.identity.role import SLAVE
 from maxq.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
 from maxq.broker.tables.persistent_manager import PersistentManager, next_version, object_member
 from maxq.broker.tables.row_json import RowJson
@@ -27,6 +28,8 @@ FILE_NAME: Final = "topics.json"
 SCHEDULE_QUEUE_NUMS: Final = 18  # one for each delay level
 BENCHMARK_QUEUE_NUMS: Final = 1024
 _NAMED: Final = 10  # topics that an error names
+#: In a slave's file that has changes of its own: wall time in ms of the master's last change that is in it.
+_HEARD: Final = "masterChangeTimestamp"
 
 #: Called on the loop after the table and its version changed, with the new or changed topics and the deleted names.
 TopicChangeListener = Callable[[list[TopicConfig], list[str]], None]
@@ -51,6 +54,7 @@ class TopicConfigManager(PersistentManager):
         self._listeners: list[TopicChangeListener] = []
         self._own_system_topics: set[str] = set()
         self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self._heard_ms = 0 if self._is_slave else self.data_version.timestamp  # of the master's last change known here
         self.topic_config_table: dict[str, TopicConfig] = {}
         self.row_json: RowJson[TopicConfig] = RowJson("topicConfigTable")
         self.is_alone = False
@@ -59,6 +63,10 @@ class TopicConfigManager(PersistentManager):
     def set_known_elsewhere(self, known_elsewhere: Callable[[], Awaitable[None]]) -> None:
         """Set what waits until the name servers know the changes so far."""
         self._known_elsewhere = known_elsewhere
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._settings.store.broker_role == SLAVE
 
     async def published(self) -> None:
         """Return when all changes so far are durable and the name servers know them, as far as these answer. Raises
@@ -98,9 +106,10 @@ class TopicConfigManager(PersistentManager):
     def add_found(
         self, topics_with_messages: Callable[[], Mapping[str, int]], newest_ms: Callable[[str, int], int]
     ) -> None:
-        """Add the topics that the table lacks and of which the log has messages from after the table's last change:
-        this broker was a slave, and had not heard of them when its master went. Nobody could read their messages. A
-        topic whose messages are all older was deleted: the log of a Java master does not say so. Blocks. Call it after
+        """Add the topics that the table lacks and of which the log has messages from after the master's last change
+        that is in it: this broker was a slave, and had not heard of them when its master went. Nobody could read their
+        messages. A topic whose messages are all older was deleted: the log of a Java master does not say so. Topics
+        that this broker made itself as a slave, for consumers, say nothing of others. Blocks. Call it after
         `create_system_topics`.
 
         Args:
@@ -110,11 +119,11 @@ class TopicConfigManager(PersistentManager):
         Raises:
             OSError: the disk refuses. That it has no room is no reason: the topics are there, and are written later.
         """
-        changed_ms = self.data_version.timestamp
+        heard_ms = self._heard_ms
         lacking = {
             name: count for name, count in topics_with_messages().items()
             if not (name in self.topic_config_table or names.is_system_topic(name) or names.is_lmq(name))
-            and newest_ms(name, count) > changed_ms
+            and newest_ms(name, count) > heard_ms
         }  # fmt: skip
         for name, count in sorted(lacking.items()):
             log.warning("the log has messages of topic %s, of which this broker has not heard: it has %d queues now",
@@ -122,7 +131,7 @@ class TopicConfigManager(PersistentManager):
             self.topic_config_table[name] = _topic(name, count)
         if not lacking:
             return
-        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self._next_version()
         try:
             self.persist()
         except OSError as error:
@@ -319,6 +328,7 @@ class TopicConfigManager(PersistentManager):
         self.row_json.forget(deleted)
         table.update(rows)
         self.data_version = version.copy()
+        self._heard_ms = version.timestamp
         self.request_persist()
         if rows or deleted:
             for listener in self._listeners:
@@ -327,8 +337,13 @@ class TopicConfigManager(PersistentManager):
     def update_data_version(self) -> None:
         """Change the data version, because brokerPermission changes the meaning of the table although no topic
         changed."""
-        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self._next_version()
         self.request_persist()
+
+    def _next_version(self) -> None:
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        if not self._is_slave:
+            self._heard_ms = self.data_version.timestamp
 
     def announce(self, topic: str) -> None:
         """Call the topic listeners because a property outside the table, the topic's static mapping, changed."""
@@ -351,7 +366,7 @@ class TopicConfigManager(PersistentManager):
         return {
             "dataVersion": self.data_version.to_json(),
             "topicConfigTable": {topic: config.to_json() for topic, config in dict(self.topic_config_table).items()},
-        }
+        } | ({} if self._heard_ms == self.data_version.timestamp else {_HEARD: self._heard_ms})
 
     def from_json(self, value: dict[str, Any]) -> None:
         topics = object_member(value, "topicConfigTable")
@@ -360,6 +375,8 @@ class TopicConfigManager(PersistentManager):
         )
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
+            heard_ms = value.get(_HEARD)
+            self._heard_ms = heard_ms if isinstance(heard_ms, int) else self.data_version.timestamp
 
 
 def _topic(name: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
