@@ -176,23 +176,27 @@ class PopReader:
             name, may_be_newer = newer, False
         elif may_be_newer and not (broker.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0):
             name = newer
-        config = self._topics.select_topic_config(name)
+        config = self._known_or_left(name, ask.topic)
         if config is None and may_be_newer:
-            name = newer
-            config = self._topics.select_topic_config(name)
+            config = self._known_or_left(newer, ask.topic)
         if config is None:
-            return self._left_by_another(name, ask.topic)
-        if self._settings.broker.use_separate_retry_queue and self._own.is_master:
+            return None
+        if broker.use_separate_retry_queue and self._own.is_master:
             self._topics.widen(config, ask.topic.read_queue_nums)  # copies go to the queues of their messages
-        return self._topics.select_topic_config(name)
+        return self._topics.select_topic_config(config.topic_name)
 
-    def _left_by_another(self, name: str, topic: TopicConfig) -> TopicConfig | None:
-        """Return the retry topic that is in the log but not in the table: a master made it, and died before its slaves
-        fetched its topics."""
-        if self._store.max_offset(name, 0) <= 0:
+    def _known_or_left(self, name: str, topic: TopicConfig) -> TopicConfig | None:
+        """Return this retry topic of `topic`. One that is in the log but not in the table was made by a master that
+        died before its slaves fetched its topics."""
+        config = self._topics.select_topic_config(name)
+        state = None if config is not None else self._store.topics.get(name.encode())
+        if state is None:
+            return config
+        last = max((queue for queue in list(state.queues) if self._store.max_offset(name, queue) > 0), default=-1)
+        if last < 0:
             return None
         queues = topic.read_queue_nums if self._settings.broker.use_separate_retry_queue else 1
-        self._topics.create_topic_in_send_message_back_method(name, queues, PERM_READ | PERM_WRITE, 0)
+        self._topics.create_topic_in_send_message_back_method(name, max(queues, last + 1), PERM_READ | PERM_WRITE, 0)
         return self._topics.select_topic_config(name)
 
     def _read_topic(self, ask: PopAsk, topic: TopicConfig, found: PopFound, start: int, *, may_wait: bool) -> None:

@@ -285,6 +285,35 @@ async def test_where_an_operator_has_set_a_group_counts_no_more_after_a_kill_whe
     assert bodies(await popped(successor)) == [b"009"]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_of_a_group_that_pulls_and_pops_nothing_is_lost_and_commits_count_as_they_come(
+    start_broker: Start, tmp_path: Path, is_killed: bool
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 10, queues=1)
+    held = await popped(broker, max_msg_nums=2, invisible_time=5_000)
+    pulled = await broker.pull_messages("T", 0, max_nums=6)
+    assert len(pulled) == 6  # also those that are held
+    acknowledged = await popped(broker, max_msg_nums=6)
+    await batch_ack(broker, acknowledged)
+    await _commit(broker, 6)
+    if is_killed:
+        broker = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    last = await popped(broker)
+    assert bodies(last) == [b"008", b"009"]  # pops go on behind what was popped
+    back: list[MessageExt] = []
+    while len(back) < 2:
+        back += await popped(broker, poll_time=10_000)
+    assert bodies(back) == bodies(held)
+    await until(lambda: broker.controller.offsets.query_offset(GROUP, "T", 0) == 8)
+    await _commit(broker, 7)  # as a member may that pulls, and is late
+    assert bodies(await popped(broker)) == []  # behind 008 and 009, which are held
+    await batch_ack(broker, last)
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 10
+    await _commit(broker, 7)
+    assert bodies(await popped(broker)) == [b"007", b"008", b"009"]
+
+
 @pytest.mark.parametrize("is_new", ["true", "false"])
 async def test_a_group_that_begins_anew_by_pulls_goes_on_there_after_a_kill(
     start_broker: Start, tmp_path: Path, is_new: str

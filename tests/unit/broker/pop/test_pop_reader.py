@@ -294,11 +294,36 @@ def test_the_retry_topic_of_a_group_that_is_called_so_is_not_read(reader: Reader
     assert reader.pop().count == 0
 
 
-def test_a_retry_topic_that_only_the_log_knows_is_read(reader: Reader, parts: PopParts) -> None:
-    """A master made it, and died before its slave heard of it."""
+@pytest.mark.parametrize("separate", ["true", "false"])
+@pytest.mark.parametrize("queue_id", [0, 2])
+def test_a_retry_topic_that_only_the_log_knows_is_read(
+    make_parts: Callable[..., PopParts], queue_id: int, separate: str
+) -> None:
+    """A master made it, and died before its slave heard of it; the slave's settings may be other ones."""
+    parts = make_parts(useSeparateRetryQueue=separate)
+    parts.create(queues=4)
+    parts.fill([b"0"], RETRY, queue_id)
+    assert _bodies(Reader(parts).pop()) == [b"0"]
+    made = parts.topics.select_topic_config(RETRY)
+    assert made is not None and made.read_queue_nums == (4 if separate == "true" else queue_id + 1)
+
+
+def test_a_retry_topic_of_the_older_spelling_that_only_the_log_knows_is_read_beside_the_newer(
+    make_parts: Callable[..., PopParts],
+) -> None:
+    parts = make_parts(enableRetryTopicV2="true", retrieveMessageFromPopRetryTopicV1="true")
+    parts.create()
+    parts.create("%RETRY%G+T")
     parts.fill([b"0"], RETRY)
-    assert _bodies(reader.pop()) == [b"0"]
-    assert parts.topics.select_topic_config(RETRY) is not None
+    reader = Reader(parts)
+    assert [body for _ in range(20) for body in _bodies(reader.pop())] == [b"0"]
+
+
+def test_a_retry_topic_without_messages_is_not_made(reader: Reader, parts: PopParts) -> None:
+    assert reader.pop().count == 0
+    parts.store.queues.topic_write_state(RETRY)
+    assert reader.pop().count == 0
+    assert parts.topics.select_topic_config(RETRY) is None
 
 
 # --- in order --------------------------------------------------------------------------------------------------------
