@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -144,22 +144,12 @@ def opened_output(file: Path) -> Iterator[BinaryIO]:
     from maxq.runtime.files.durable_files import DurableFiles  # few commands write files
 
     is_replaced = file.is_file() or not file.exists()  # others, such as pipes, are written as they are
-    target = file.resolve()
-    written = target.with_name(f"{target.name}.part") if is_replaced else target
-    try:
-        out = written.open("wb")
-    except OSError as error:
-        raise ConfigError(f"file {written} can not be written: {error.strerror}") from None
-    files = DurableFiles()
-    try:
-        with out:
-            yield out
-    except BaseException:
-        if is_replaced:
-            files.delete(written)
-        raise
-    if is_replaced:
-        files.rename(written, target)
+    with ExitStack() as opened:
+        try:
+            out = opened.enter_context(DurableFiles().replaced(file.resolve()) if is_replaced else file.open("wb"))
+        except OSError as error:
+            raise ConfigError(f"file {file} can not be written: {error.strerror}") from None
+        yield out
 
 
 # --- folders ---

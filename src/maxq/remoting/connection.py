@@ -387,6 +387,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close when what is buffered has been sent."""
         if not self.is_closed:
             self.close_reason = self.close_reason or reason
+            self._direct = -1  # what another thread sent from now on would get no answer
             self._in_pass = False
             self._flush()
             if self._tls is not None and self._transport is not None:

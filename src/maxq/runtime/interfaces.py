@@ -165,8 +165,10 @@ class SmallFiles(Protocol):
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         """Replace a file atomically and durably: temporary file, sync, rename over `path`, sync of the folder. Call it
         for one path once at a time: the temporary name is fixed, so that what a crash leaves behind is overwritten.
-        A file that is replaced keeps its permissions, and its owner if this user may give files away. `private`: only
-        the user who runs this may read the file."""
+        A file that is replaced keeps its permissions, and its owner if this user may give files away; a missing file
+        takes those of the one that was renamed to its .bak, and a new .bak those of its file. `private`: only the
+        file's owner may read it: the owner before, or the folder's owner if it is new; the user who runs this if that
+        one may not give files away."""
         ...
 
     def make_dirs(self, path: PurePath) -> None: ...

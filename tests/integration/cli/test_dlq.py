@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -105,11 +106,15 @@ async def test_dead_letters_are_listed_shown_and_exported(namesrv: str, dead: tu
     file = tmp_path / "letters.jsonl"
     assert f"{COUNT} dead letters" in _run(namesrv, "export", group, "--file", str(file))
     assert sorted(json.loads(line)["body"] for line in file.read_text().splitlines()) == [str(n) for n in range(COUNT)]
-    link = tmp_path / "link"
+    link, other = tmp_path / "link", tmp_path / "letters.jsonl.part"
     link.symlink_to(file)
+    file.chmod(0o600)
+    other.write_text("a file of the user's")
     _run(namesrv, "export", group, "--file", str(link), "--key", "key-3")
     assert link.is_symlink() and json.loads(file.read_text())["body"] == "3"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["letters.jsonl", "link"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert other.read_text() == "a file of the user's"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["letters.jsonl", "letters.jsonl.part", "link"]
 
 
 async def test_redriven_letters_reach_their_group_once(namesrv: str, dead: tuple[str, str]) -> None:

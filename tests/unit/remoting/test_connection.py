@@ -346,6 +346,21 @@ async def test_a_request_of_another_thread_does_not_come_between_the_pieces_of_a
     assert send_at_once(connection, 7, lambda _: None, b"", b"") == 0  # type: ignore[arg-type]
 
 
+async def test_a_request_of_another_thread_is_not_sent_on_a_connection_that_is_being_closed(
+    direct: tuple[Connection, SocketTransport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would get no answer, though the broker may store its message, and be sent again."""
+    connection, _ = direct
+    said: list[int] = []
+
+    def flush(connection: Connection) -> None:
+        said.append(send_at_once(connection, 7, lambda _: None, b"head", b"body"))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Connection, "_flush", flush)
+    connection.close("idle for 120 s")
+    assert (said, connection.waiting) == ([-1], 0)
+
+
 async def test_what_the_socket_did_not_take_of_a_request_leaves_before_all_else(
     direct: tuple[Connection, SocketTransport],
 ) -> None:

@@ -1,5 +1,6 @@
 """A config file and its .bak: whichever is whole is read, and nothing is lost in silence."""
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,11 @@ def test_a_table_of_which_only_what_cannot_be_read_is_there_is_refused_by_name(
     may_be_lost.values = [7]
     may_be_lost.persist()
     assert loaded(path) == [7]
+
+
+def test_a_table_keeps_the_permissions_that_an_operator_gave_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "n.json"
+    written(path, [1])
+    path.chmod(0o600)
+    written(path, [2], [3])
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, tmp_path / "n.json.bak")] == [0o600, 0o600]

@@ -435,3 +435,40 @@ def test_a_file_that_is_replaced_stays_open_to_the_same_users(tmp_path: Path, mo
     left_behind.chmod(0o644)
     SystemDisk().replace(path, b"after")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"after", mode)
+
+
+def test_a_file_whose_predecessor_has_become_its_bak_stays_open_to_the_same_users(tmp_path: Path) -> None:
+    path, backup = tmp_path / "topics.json", tmp_path / "topics.json.bak"
+    path.write_text("before")
+    path.chmod(0o600)
+    SystemDisk().replace(backup, b"before")
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    path.unlink()
+    SystemDisk().replace(path, b"after")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_takes_the_blocks_of_another_keeps_its_permissions(tmp_path: Path) -> None:
+    path, spare = tmp_path / "file", tmp_path / "file.room"
+    path.write_text("before")
+    path.chmod(0o600)
+    spare.write_bytes(bytes(4096))
+    SystemDisk().replace_with(path, b"after", spare=spare)
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"after", 0o600)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_private_file_that_root_writes_is_of_the_user_whose_folder_it_is_in(tmp_path: Path, is_new: bool) -> None:
+    """An administrator writes it; the broker's user is to read it."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    path = folder / "users.json"
+    if not is_new:
+        path.write_text("before")
+    for one in (folder, path):
+        if one.exists():
+            os.chown(one, 4321, 8765)
+    SystemDisk().replace(path, b"after", private=True)
+    facts = path.stat()
+    assert (facts.st_uid, facts.st_gid, stat.S_IMODE(facts.st_mode)) == (4321, 8765, 0o600)

@@ -330,7 +330,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         `is_one`, take one message alone."""
 
         def take() -> list[Fetched]:
-            fetched = self._buffer.take(is_one)
+            fetched = self._buffer.take(self._config.pull_batch_size, is_one)
             return [] if fetched is None else [fetched]
 
         self._buffer.keeps_records = False

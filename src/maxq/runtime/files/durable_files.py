@@ -29,10 +29,12 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from threading import Lock
-from typing import Final
+from typing import BinaryIO, Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.files.kernel_sync import Done, KernelSync
 from maxq.runtime.interfaces import SyncFailedError
 
@@ -108,18 +110,38 @@ class DurableFiles:
         self.sync(path)
 
     def replace(self, path: Path, data: bytes, *, private: bool = False) -> None:
-        """Replace a file atomically (see Disk.replace)."""
+        """Replace a file atomically (see SmallFiles.replace)."""
         folders = _make_folders(path.parent)
         temporary = path.with_name(path.name + ".tmp")
-        try:
-            before = os.stat(path)
-        except FileNotFoundError:
-            before = None
-        if private or before is not None:
+        access = _access(path, private=private)
+        if access is not None:
             temporary.unlink(missing_ok=True)  # a file that a crash left behind may be open to all
-        _write_synced(temporary, data, 0o600 if private or before is not None else 0o666, None if private else before)
+        _write_synced(temporary, data, access)
         os.replace(temporary, path)
         _sync_folders(folders)
+
+    @contextlib.contextmanager
+    def replaced(self, path: Path) -> Iterator[BinaryIO]:
+        """Open a file to write bytes that takes the name `path` when the block ends, durably and atomically. The file
+        that had the name keeps its permissions and its owner, as in `replace`, and stays as it is if the block raises
+        an error.
+
+        Raises:
+            OSError: the system refuses.
+        """
+        written = path.with_name(f"{path.name}.{os.urandom(6).hex()}.part")  # no file of the user's
+        access = _access(path, private=False)
+        fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _mode(access))
+        try:
+            with os.fdopen(fd, "wb") as out:
+                _give(fd, access)
+                yield out
+                out.flush()
+                os.fsync(fd)
+        except BaseException:
+            written.unlink()
+            raise
+        self.rename(written, path)
 
     def replace_with(self, path: Path, data: bytes, *, spare: Path) -> None:
         """Replace the file `path` by `data`, durably, in the blocks of the file `spare`: it works on a full disk.
@@ -131,6 +153,7 @@ class DurableFiles:
         try:
             if len(data) > _BLOCK_UNIT * os.fstat(fd).st_blocks:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(spare))
+            _give(fd, _access(path, private=False))
             write_all(fd, memoryview(data), 0)
             os.ftruncate(fd, len(data))
             os.fsync(fd)
@@ -340,19 +363,53 @@ def write_all(fd: int, data: memoryview, position: int | None = None) -> None:
         done += written
 
 
-def _write_synced(path: Path, data: bytes, mode: int = 0o666, like: os.stat_result | None = None) -> None:
-    """Make the file with these bytes, with the permissions, owner and group of the file `like`, as far as the file
-    system knows them and this process may give them. An OSError names it."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Who may use a file: numbers of the user and of the group that own it, and permission bits."""
+
+    user: int
+    group: int
+    mode: int
+
+
+def _access(path: Path, *, private: bool) -> _Access | None:
+    """Return who may use the file that `path` is written anew as: who may use the present one, or else the one that was
+    renamed to its .bak, or whose .bak it is. A private file is open to its owner alone, who is the folder's if it is
+    new. None: it is a new file like any other."""
+    other = path.with_suffix("") if path.suffix == ".bak" else path.with_name(path.name + ".bak")
+    for before in (path, other):
+        with contextlib.suppress(FileNotFoundError):
+            facts = os.stat(before)
+            return _Access(facts.st_uid, facts.st_gid, 0o600 if private else stat.S_IMODE(facts.st_mode))
+    if not private:
+        return None
+    facts = os.stat(path.parent)
+    return _Access(facts.st_uid, facts.st_gid, 0o600)
+
+
+def _mode(access: _Access | None) -> int:
+    """Return the permission bits with which a file is made that `_give` gives to others."""
+    return 0o666 if access is None else 0o600
+
+
+def _give(fd: int, access: _Access | None) -> None:
+    """Give an open file to its users, as far as the file system knows them and this process may do that."""
+    if access is None:
+        return
+    for user in (access.user, -1):  # only root gives files away, but others may give them to their groups
+        with contextlib.suppress(OSError):
+            os.fchown(fd, user, access.group)
+            break
+    is_same_group = os.fstat(fd).st_gid == access.group
+    with contextlib.suppress(OSError):
+        os.fchmod(fd, access.mode & (0o7777 if is_same_group else ~stat.S_IRWXG & 0o7777))
+
+
+def _write_synced(path: Path, data: bytes, access: _Access | None = None) -> None:
+    """Make the file with these bytes, open to those whom `access` names. An OSError names it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _mode(access))
     try:
-        if like is not None:
-            for owner in (like.st_uid, -1):  # only root gives files away, but others may give them to their groups
-                with contextlib.suppress(OSError):
-                    os.fchown(fd, owner, like.st_gid)
-                    break
-            is_same_group = os.fstat(fd).st_gid == like.st_gid
-            with contextlib.suppress(OSError):
-                os.fchmod(fd, stat.S_IMODE(like.st_mode) & (0o7777 if is_same_group else ~stat.S_IRWXG & 0o7777))
+        _give(fd, access)
         write_all(fd, memoryview(data))
         os.fsync(fd)
     except OSError as error:

@@ -266,6 +266,24 @@ def test_poll_and_poll_arrow_take_turns_and_lose_nothing() -> None:
     simulate(story)
 
 
+def test_a_poll_of_what_was_pulled_for_columns_gives_no_more_than_its_batch_size() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 500)
+        consumer = make(cluster, pull_batch_size=8)
+        await consumer.subscribe("T")
+        seen: list[bytes] = []
+        async with consumer:
+            assert (await consumer.poll_arrow(0)).num_rows == 0, "nothing was pulled yet"
+            await asyncio.sleep(5)  # of virtual time
+            while len(seen) < 500:
+                polled = await consumer.poll(2000)
+                assert 0 < len(polled) <= 8
+                seen += [message.body for message in polled]
+        assert seen == [b"%d" % n for n in range(500)]
+
+    simulate(story)
+
+
 def test_a_seek_throws_away_what_was_pulled_before_it_and_a_paused_queue_gives_nothing() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 100)

@@ -84,10 +84,14 @@ class FetchQueue:
         self._fetched.append(fetched)
         self.message_count += len(fetched.messages)
 
-    def take(self, is_one: cython.bint = False):
+    def take(self, most: cython.Py_ssize_t, is_one: cython.bint = False):
         # type: (...) -> Fetched | None
-        """Take out the oldest pull that is current and of a queue that is not paused, or the first message of it; None
-        if there is none."""
+        """Take out the oldest pull that is current and of a queue that is not paused; None if there is none.
+
+        Args:
+            most: of one that is kept as records, no more than so many; they become messages.
+            is_one: take its first message alone.
+        """
         fetched: Fetched = None
         found: Fetched = None
         held_back: list = []
@@ -97,6 +101,9 @@ class FetchQueue:
                 held_back.append(fetched)
                 continue
             if not fetched._is_made():
+                if len(fetched.messages) > most:
+                    fetched, rest = fetched._split(most)
+                    self._fetched.appendleft(rest)
                 fetched = Fetched(fetched.assigned, fetched.generation, fetched.messages.messages())
             if is_one and fetched._is_current() and len(fetched.messages) > 1:
                 found = _first_of(fetched)

@@ -31,7 +31,7 @@ def test_each_poller_gets_the_next_pull_and_has_finished_its_last_one(form: Modu
     queue, pulls = fill(form, assigned(), 4)
     assert queue.hand_out("a", False) == pulls[0].messages
     assert queue.hand_out("b", False) is None, "the loop looks whether the others still live"
-    queue.given_out["b"] = [queue.take()]
+    queue.given_out["b"] = [queue.take(32)]
     assert queue.message_count == 2
     assert queue.hand_out("a", False) == pulls[2].messages
     assert queue.finished == [pulls[0]]
@@ -72,13 +72,13 @@ def test_paused_queues_are_passed_over_and_given_up_ones_are_dropped(form: Modul
         queue.append(form.Fetched(of, of.generation, [MessageExt("T", b"x")]))
     paused.paused, given_up.process_queue.dropped, sought.generation = True, True, 1
     assert queue.hand_out("a", False) is None, "the loop looks for another"
-    found = queue.take()
+    found = queue.take(32)
     assert found.is_current
     assert found.assigned not in (paused, given_up, sought)
-    assert queue.take() is None
+    assert queue.take(32) is None
     assert queue.message_count == 2
     paused.paused = False
-    assert [queue.take(), queue.take()] == held
+    assert [queue.take(32), queue.take(32)] == held
     assert queue.message_count == 0
 
 
@@ -105,7 +105,7 @@ def test_messages_can_be_taken_one_by_one(form: ModuleType) -> None:
     assert queue.message_count == 3
     assert queue.take_back("a", None)
     assert queue.hand_out("a", False, True) == messages[1:2], "it comes again, and in order"
-    assert queue.take(True).messages == messages[2:3]
+    assert queue.take(32, True).messages == messages[2:3]
     assert queue.hand_out("a", False) == messages[3:], "the rest of what was pulled together"
     assert queue.message_count == 0
 
@@ -155,10 +155,23 @@ def test_records_become_messages_for_who_asks_for_them(form: ModuleType, receive
     queue.append(form.Fetched(assigned(), 0, kept(received, 0, 1, 2)))
     queue.append(form.Fetched(assigned(), 0, kept(received, 3)))
     assert queue.hand_out("a", False) is None, "the loop makes them"
-    assert [message.body for message in queue.take(True).messages] == [b"0"]
+    assert [message.body for message in queue.take(32, True).messages] == [b"0"]
     assert queue.message_count == 3
-    assert [message.body for message in queue.take().messages] == [b"1", b"2"]
-    assert [message.body for message in queue.take().messages] == [b"3"]
+    assert [message.body for message in queue.take(32).messages] == [b"1", b"2"]
+    assert [message.body for message in queue.take(32).messages] == [b"3"]
+    assert queue.message_count == 0
+
+
+@pytest.mark.parametrize(("form", "received"), RECORDS)
+def test_no_more_records_become_messages_at_once_than_who_asks_wants(form: ModuleType, received: ModuleType) -> None:
+    of = assigned()
+    queue = form.FetchQueue()
+    queue.append(form.Fetched(of, 0, kept(received, *range(7))))
+    found = [[message.body for message in queue.take(3, is_one).messages] for is_one in (False, True, False)]
+    assert found == [[b"0", b"1", b"2"], [b"3"], [b"4", b"5"]]
+    assert queue.message_count == 1
+    of.generation = 1
+    assert queue.take(3) is None
     assert queue.message_count == 0
 
 
