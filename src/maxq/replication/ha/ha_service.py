@@ -57,6 +57,7 @@ class HAService:
         self._clock = clock
         self._links: list[HAConnectionLink] = []
         self._left_at: dict[str, list[int]] = {}  # by host of slaves that have gone: how far their logs had come
+        self._slaves_of: dict[str, int] = {}  # by host: so many slaves of it were here at once, if several
         self._server: asyncio.Server | None = None
         self._group_transfer = GroupTransfer()
         self._timeout_timer: asyncio.TimerHandle | None = None
@@ -219,6 +220,7 @@ class HAService:
 
     def on_open(self, link: HAConnectionLink) -> None:
         """Implement LinkOwner, whose docstring says what is promised."""
+        self._count_slaves_of(link.connection.host)
         for other in self.connections:
             if other.host == link.connection.host:
                 other.is_distinct = False
@@ -227,15 +229,25 @@ class HAService:
 
     def on_closed(self, link: HAConnectionLink) -> None:
         """Implement LinkOwner, whose docstring says what is promised."""
-        self._links.remove(link)
         connection = link.connection
+        self._count_slaves_of(connection.host)
+        self._links.remove(link)
         if connection.replicated_offset >= 0 and not self._has_come_back(connection):
-            self._left_at.setdefault(connection.host, []).append(connection.replicated_offset)
+            left_at = self._left_at.setdefault(connection.host, [])
+            left_at.append(connection.replicated_offset)
+            if not connection.is_distinct and len(left_at) > self._slaves_of.get(connection.host, 1):
+                left_at.remove(max(left_at))  # its slave had a newer connection, which has ended before it
         connection.state = HAConnectionState.SHUTDOWN
         log.info(
             "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,
             connection.slave_ack_offset, len(self._links),
         )  # fmt: skip
+
+    def _count_slaves_of(self, host: str) -> None:
+        """Note how many slaves of this host are here, before one of its connections comes or goes."""
+        count = sum(one.host == host and one.is_distinct and one.replicated_offset >= 0 for one in self.connections)
+        if count > 1:
+            self._slaves_of[host] = max(count, self._slaves_of.get(host, 1))
 
     def _has_come_back(self, gone: HAConnection) -> bool:
         """Return whether the slave of a connection that ended, of which nothing was heard for long, has another one by

@@ -8,12 +8,15 @@ import pytest
 
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_reader import INIT_MAX, PopAsk, PopFound, PopReader
+from maxq.filter.languages import compile_sql92
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.pop_extra_info import POP_ORDER_REVIVE_QUEUE, parse_extra_info
+from maxq.runtime.files.system import SystemMappedRegion
 from maxq.store.context.running_flags import DISK_FULL
+from maxq.store.queue.property_filter import PropertyFilter
 from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
 
 RETRY = "%RETRY%G_T"
@@ -26,14 +29,14 @@ class Reader:
         self.parts = parts
         self.reader = PopReader(parts.env, parts.tables, parts.messages, parts.buffer, parts.orders)
 
-    def pop(self, topic: str = "T", **more: Any) -> PopFound:
+    def pop(self, topic: str = "T", *, may_wait: bool = True, **more: Any) -> PopFound:
         """One pop, of 32 messages from any queue unless it says more."""
         self.parts.clock.now_ms += 1
         group = self.parts.groups.find_subscription_group_config(GROUP)
         config = self.parts.topics.select_topic_config(topic)
         assert group is not None and config is not None
         ask = PopAsk("c", group, config, -1, 32, 60_000, 0, False, None, None, None)
-        return self.reader.read(ask._replace(**more), may_wait=True)
+        return self.reader.read(ask._replace(**more), may_wait=may_wait)
 
 
 def _messages(found: PopFound) -> list[MessageExt]:
@@ -248,6 +251,41 @@ def test_what_the_filter_rejects_in_several_queues_is_told_together(make_parts: 
         parts.fill(_some(0, count), queue_id=queue_id, TAGS="B")
     wanted = SubscriptionData(topic="T", sub_string="A", tags_set={"A"}, code_set={java_hash("A")})
     assert Reader(parts).pop(subscription=wanted).passed == 5
+
+
+@pytest.mark.parametrize("may_wait", [True, False])
+@pytest.mark.parametrize(
+    ("where", "percent", "queue_id"), [("T", "0", -1), ("T", "0", 0), (RETRY, "100", -1), (RETRY, "0", -1)]
+)
+def test_a_pop_that_may_wait_examines_nothing_that_is_on_the_disk(
+    make_parts: Callable[..., PopParts], monkeypatch: pytest.MonkeyPatch, where: str, percent: str, queue_id: int,
+    may_wait: bool,
+) -> None:  # fmt: skip
+    """One that waited examines it at once. What lies in the other queues counts as left."""
+    parts = make_parts(filterSupportRetry="true", popFromRetryProbability=percent)
+    parts.create()
+    parts.create(RETRY)
+    parts.fill([b"0"], where, a="1")
+    parts.store.reader.memory_bytes = 0
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
+    wanted = PropertyFilter(compile_sql92("a = '1'"))
+    found = Reader(parts).pop(may_wait=may_wait, wanted=wanted, queue_id=queue_id)
+    assert (found.count, found.unread is not None) == ((0, True) if may_wait else (1, False))
+
+
+@pytest.mark.parametrize("percent", ["0", "100"])
+def test_behind_what_is_on_the_disk_no_queue_is_read(
+    make_parts: Callable[..., PopParts], monkeypatch: pytest.MonkeyPatch, percent: str
+) -> None:
+    parts = make_parts(popFromRetryProbability=percent)
+    parts.create()
+    parts.create(RETRY)
+    for topic in ("T", RETRY):
+        parts.fill(_some(0, 3), topic, a="1")
+    parts.store.reader.memory_bytes = 0
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
+    found = Reader(parts).pop(wanted=PropertyFilter(compile_sql92("a = '1'")))
+    assert (found.count, found.rest_num) == ((0, 3) if percent == "0" else (3, 0))
 
 
 # --- retry topics ----------------------------------------------------------------------------------------------------

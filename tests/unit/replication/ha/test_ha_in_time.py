@@ -471,6 +471,40 @@ def test_what_slaves_of_one_host_know_is_what_each_of_them_has() -> None:
     simulated(story)
 
 
+def test_a_slave_whose_next_connection_ended_before_its_silent_one_is_one_slave() -> None:
+    """It was taken for two, one of which never came back."""
+
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER", acting_master=True, replicas=2)
+        first = put(store)
+        silent = await _copied(brokers, master)
+        await asyncio.sleep(5)
+        newer = await _copied(brokers, master)
+        newer.close()
+        await brokers.until(lambda: master.connection_count == 0)
+        assert master.known_to_slaves() == first
+        end = put(store)
+        await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: master.known_to_slaves() == end)
+        silent.close()
+
+    simulated(story)
+
+
+async def _copied(brokers: Brokers, master: HAService) -> asyncio.StreamWriter:
+    """A connection of a slave that has all there is, and says so."""
+    count = master.connection_count
+    with brokers.world.network.on_host(SLAVE):
+        _, writer = await asyncio.open_connection(MASTER, PORT)
+    await brokers.until(lambda: master.connection_count > count)
+    connection = master.connections[-1]
+    writer.write(encode_report(1))
+    await brokers.until(lambda: connection.next_offset > 1)
+    writer.write(encode_report(connection.next_offset))
+    await brokers.until(lambda: connection.replicated_offset == connection.next_offset)
+    return writer
+
+
 def test_what_slaves_know_is_what_all_have_that_came_also_those_that_are_away() -> None:
     async def story(brokers: Brokers) -> None:
         lone, _ = await brokers.start("10.0.0.4", "ASYNC_MASTER")
