@@ -374,6 +374,19 @@ class ActingMasterService:
         """Return whether this is a slave whose log was found to be another than its master's."""
         return self.group.own_id != MASTER_ID and self._ha.is_apart
 
+    @property
+    def log_mark(self) -> str:
+        """Return the mark of this broker's log."""
+        return self._ha.log_mark()
+
+    def has_other_log(self, mark: str) -> bool:
+        """Return whether the log with this mark, of another slave, is found to be another than this one's."""
+        return self._ha.has_other_log(mark)
+
+    def hear_master_mark(self, mark: str) -> None:
+        """Compare this slave's log with that of its master, which comes back."""
+        self._ha.hear_master_mark(mark)
+
     async def _refuse_to_act(self, *, has_others: bool) -> None:
         """Log that this slave does not act. Where another may, name servers are not to lead clients to this one."""
         level = logging.DEBUG if self._has_refused else logging.WARNING

@@ -39,7 +39,7 @@ class Failover:
     ) -> None:
         settings, store = env.settings, messages.store
         link = MasterLink(ha, sync, MasterFlushOffset(store, settings))
-        api = GroupApi(peers.client, env.own)
+        api = GroupApi(peers.client, env.own, ha.hear_master_mark)
         self.services = MasterOnlyServices()
         self.offset_ownership = ConsumerOffsetOwnership(tables.offsets, env.own, env.clock)
         self.metadata = SlaveToMasterSync(
@@ -50,6 +50,7 @@ class Failover:
             timer_wheel=lambda: settings.store.timer_wheel_enable,
             log_end=lambda: store.max_physical_offset,
             queue_end=store.taken_offset,
+            ha=ha,
         )
         pre_online = PreOnline(env, api, link, self.metadata)
         self.acting = ActingMasterService(env, api, link, peers.registration, self.services, pre_online, notify_held)

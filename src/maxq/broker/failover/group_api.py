@@ -51,8 +51,10 @@ class GroupApi:
     Every call that has an answer raises RemotingError when there is none and BrokerError when it is not success.
     """
 
-    def __init__(self, client: RemotingClient, own: BrokerAddress) -> None:
+    def __init__(self, client: RemotingClient, own: BrokerAddress, hear_mark: Callable[[str], None]) -> None:
+        """`hear_mark` is told the mark of the log of a master that was asked for a sign of life."""
         self._client = client
+        self._hear_mark = hear_mark
         self._own = own
 
     # --- name servers -------------------------------------------------------------------------------------------
@@ -127,11 +129,17 @@ class GroupApi:
             SlaveSign.ID: str(self._own.broker_id),
             SlaveSign.ADDRESS: self._own.address,
         }
-        return await self._sign(master, own, _sign_in)
+        return await self._sign(master, own, self._masters_sign_in)
 
     async def sign_of_slave(self, slave: str) -> Sign:
         """Ask another slave whether it is alive, as `sign_of` asks the master: LIVES, GONE or SILENT."""
         return await self._sign(slave, {SlaveSign.BROKER_NAME: self._own.broker_name}, self._slaves_sign_in)
+
+    def _masters_sign_in(self, answer: RemotingCommand) -> Sign:
+        sign = _sign_in(answer)
+        if sign.is_answer:
+            self._hear_mark(HeaderFields(answer.ext).opt_str(SlaveSign.LOG_MARK) or "")
+        return sign
 
     def _slaves_sign_in(self, answer: RemotingCommand) -> Sign:
         """Derive the sign from an answer of another slave. RocketMQ's slaves do not say whose they are."""

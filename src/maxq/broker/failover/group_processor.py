@@ -69,7 +69,9 @@ class BrokerGroupProcessor(RequestProcessor):
             self._acting.hear_slave(slave.opt_int(SlaveSign.ID), slave.opt_str(SlaveSign.ADDRESS))
             info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
             is_active = str(self._acting.is_active).lower()
-            return request.reply(ext={**info.encode(), SlaveSign.IS_ACTIVE: is_active})
+            return request.reply(
+                ext={**info.encode(), SlaveSign.IS_ACTIVE: is_active, SlaveSign.LOG_MARK: self._ha.log_mark()}
+            )
         if told.master_ha_address:
             self._ha.update_master_ha_address(told.master_ha_address)
             if told.master_address:

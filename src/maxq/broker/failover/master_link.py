@@ -27,6 +27,15 @@ class HALink(Protocol):
     def is_apart(self) -> bool:
         """Return whether this slave's log was found to be another than its master's."""
 
+    def log_mark(self) -> str:
+        """Return the mark of this broker's log (replication/ha/log_mark.py)."""
+
+    def has_other_log(self, mark: str) -> bool:
+        """Return whether the log with this mark is found to be another than this broker's."""
+
+    def hear_master_mark(self, mark: str) -> None:
+        """Compare this slave's log with its master's, which has this mark."""
+
     def update_master_ha_address(self, address: str) -> None:
         """Copy from `host:port` from now on; an empty text stops the copying."""
 

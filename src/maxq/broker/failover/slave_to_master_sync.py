@@ -4,6 +4,7 @@
     delay offsets 45, timer checkpoint 60    the files (see ReplicatedConfigFiles)
     messages given to consumers 30091        see broker/pop/hand_back.py
 
+Nothing is taken from a slave of which the marks of the logs say that its log is another (replication/ha/log_mark.py).
 Consumer offsets only if the slave's data version is not older than ours was before this return. They never go back:
 where our own is the larger one, a commit that the slave had not copied before this master died, that one stays. (Java
 takes the slave's table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
+from maxq.broker.failover.master_link import HALink
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi, log_end_of
@@ -33,7 +35,7 @@ from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetMana
 from maxq.broker.tables.offset.offset_table import keys_on
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError
+from maxq.errors import BrokerError, ReplicationDivergedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
@@ -55,12 +57,14 @@ class SlaveToMasterSync:
         timer_wheel: Callable[[], bool],
         log_end: Callable[[], int],
         queue_end: Callable[[str, int], int],
+        ha: HALink,
     ) -> None:
         """
         Args:
             timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
             log_end: physical end of this broker's log.
             queue_end: offset of the next message of a queue, `(topic, queue id)`, of this broker.
+            ha: marks and compares logs.
         """
         self._api = api
         self._own = own
@@ -69,6 +73,7 @@ class SlaveToMasterSync:
         self._timer_wheel = timer_wheel
         self._log_end = log_end
         self._queue_end = queue_end
+        self._ha = ha
         self._pops: dict[str, bytes] = {}  # by address of the slave
         self._return: tuple[str, DataVersion] | None = None  # this master's, and of its offsets before it
 
@@ -102,7 +107,9 @@ class SlaveToMasterSync:
             OSError: the disk refuses.
         """
         try:
-            if told := await self._api.leave_group(address, self._own):
+            told, mark = await self._api.leave_group(address, self._own, self._ha.log_mark())
+            self._check_log(address, mark)
+            if told:
                 self._pops[address] = told
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
@@ -150,11 +157,19 @@ class SlaveToMasterSync:
 
     async def _take_pops(self, address: str, return_id: str) -> None:
         try:
-            told = await self._api.hand_back_pops(address, return_id, self._own.address)
+            told, mark = await self._api.hand_back_pops(address, return_id, self._own.address, self._ha.log_mark())
+            self._check_log(address, mark)
             self._pops[address] = hand_back.within(told, self._queue_end)  # now: this broker takes no messages yet
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
                 raise
+
+    def _check_log(self, address: str, mark: str) -> None:
+        if self._ha.has_other_log(mark):
+            raise ReplicationDivergedError(
+                f"the log of slave {address} is another than this broker's: what it knows is of other messages",
+                physical_offset=self._log_end(),
+            )
 
     async def _take_delay_offsets(self, address: str) -> None:
         text = await self._api.delay_offsets(address)

@@ -76,3 +76,4 @@ class SlaveSign:
     ID = "maxqSlaveId"
     ADDRESS = "maxqSlaveAddress"
     IS_ACTIVE = "maxqIsActive"  # in the answer
+    LOG_MARK = "maxqLogMark"  # of the log of whoever says it (replication/ha/log_mark.py)

@@ -217,6 +217,16 @@ class GroupOfSlave(Protocol):
     def log_is_another(self) -> bool:
         """Return whether this slave's log was found to be another than its master's."""
 
+    @property
+    def log_mark(self) -> str:
+        """Return the mark of this slave's log."""
+
+    def has_other_log(self, mark: str) -> bool:
+        """Return whether the log with this mark, of another slave, is found to be another than this one's."""
+
+    def hear_master_mark(self, mark: str) -> None:
+        """Compare this slave's log with that of its master."""
+
     def hear_return(self, master: str) -> None:
         """Note that the master at this `host:port` comes back; empty: it does not say where it is."""
 
@@ -258,20 +268,26 @@ class HandBackProcessor(RequestProcessor):
                 its master's, which takes nothing from it then; nor does another slave. It gives way all the same.
         """
         fields = HeaderFields(request.ext)
+        mark = fields.opt_str(SlaveSign.LOG_MARK) or ""
         slave_id, slave = fields.opt_int(SlaveSign.ID), fields.opt_str(SlaveSign.ADDRESS)
         if slave_id and slave:
             told = await self._left_to(slave_id, slave)
-            self._check_log()
-            connection.send(request.reply(body=told))
+            self._check_log(is_another=self._group.has_other_log(mark))
+            connection.send(request.reply(body=told, ext=self._mark()))
             return
         self._group.hear_return(fields.opt_str("masterAddress") or "")
+        self._group.hear_master_mark(mark)
         self._pops.give_way()
         await self._rest()
         self._check_log()
-        connection.send(request.reply(body=self._pops.hand_back(fields.opt_str("returnId") or "")))
+        told = self._pops.hand_back(fields.opt_str("returnId") or "")
+        connection.send(request.reply(body=told, ext=self._mark()))
 
-    def _check_log(self) -> None:
-        if self._group.log_is_another:
+    def _mark(self) -> dict[str, str]:
+        return {SlaveSign.LOG_MARK: self._group.log_mark}
+
+    def _check_log(self, *, is_another: bool = False) -> None:
+        if is_another or self._group.log_is_another:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave is another than its master's: "
                                       "what it knows is of other messages")  # fmt: skip
 

@@ -190,19 +190,23 @@ class MasterApi:
         """Fetch the checkpoint of the master's timer (60)."""
         return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
 
-    async def hand_back_pops(self, address: str, return_id: str, master: str) -> bytes:
+    async def hand_back_pops(self, address: str, return_id: str, master: str, mark: str) -> tuple[bytes, str]:
         """Fetch an acting slave's state of messages given to consumers (30091; see broker/pop/hand_back.py), for the
-        `master` at this `host:port`. The slave then gives out none for some seconds. RocketMQ's slaves do not know the
-        request: BrokerError."""
-        ext = {"returnId": return_id, "masterAddress": master}
-        return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)
+        `master` at this `host:port`, whose log has this mark. Returns it with the mark of the slave's log. The slave
+        then gives out none for some seconds. RocketMQ's slaves do not know the request: BrokerError."""
+        return await self._kept(address, {"returnId": return_id, "masterAddress": master}, mark)
 
-    async def leave_group(self, slave: str, own: BrokerAddress) -> bytes:
-        """Ask another slave to leave the group to `own`, a slave that is to act, and fetch what that other one knows of
-        messages given to consumers (30091); empty if it has not acted just now. BrokerError, SERVICE_NOT_AVAILABLE: it
-        does not leave it; REQUEST_CODE_NOT_SUPPORTED: it is RocketMQ's."""
-        ext = {SlaveSign.ID: str(own.broker_id), SlaveSign.ADDRESS: own.address}
-        return await self._invoke(slave, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)
+    async def leave_group(self, slave: str, own: BrokerAddress, mark: str) -> tuple[bytes, str]:
+        """Ask another slave to leave the group to `own`, a slave that is to act and whose log has this mark. Returns
+        what that other one knows of messages given to consumers (30091), empty if it has not acted just now, and the
+        mark of its log. BrokerError, SERVICE_NOT_AVAILABLE: it does not leave it; REQUEST_CODE_NOT_SUPPORTED: it is
+        RocketMQ's."""
+        return await self._kept(slave, {SlaveSign.ID: str(own.broker_id), SlaveSign.ADDRESS: own.address}, mark)
+
+    async def _kept(self, slave: str, ext: dict[str, str], mark: str) -> tuple[bytes, str]:
+        ext[SlaveSign.LOG_MARK] = mark
+        answer = await self._answer(slave, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)
+        return bytes(answer.body_bytes), HeaderFields(answer.ext).opt_str(SlaveSign.LOG_MARK) or ""
 
     async def min_physical_offset(self, address: str) -> int | None:
         """Fetch the physical offset at which the master's log begins (28); None if it does not say."""

@@ -161,6 +161,10 @@ class HAClientService:
         self._note_apart(False)
         self._on_joined()
 
+    def note_other_log(self) -> None:
+        """Note that a master of this group has another log."""
+        self._note_apart(True)
+
     def _note_apart(self, is_apart: bool, unnamed_master: str = "") -> None:
         """Note whether this log is another than the master's; `unnamed_master` may be one of another group."""
         was_sure = self.is_apart and not self._apart_from

@@ -24,6 +24,7 @@ from maxq.replication.ha.ha_client import FirstOffset, HAClient
 from maxq.replication.ha.ha_client_service import HAClientService
 from maxq.replication.ha.ha_connection import FROM_THE_BEGINNING, HAConnection, HAConnectionState
 from maxq.replication.ha.ha_connection_link import HAConnectionLink
+from maxq.replication.ha.log_mark import has_other_bytes, log_mark
 from maxq.runtime.background import supervise
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
@@ -416,6 +417,20 @@ class HAService:
         """Return whether this slave's log was found to be another than its master's, and not to be one with it since:
         what it knows of places in the log is of other messages than the master's."""
         return self.client.is_apart
+
+    def log_mark(self) -> str:
+        """Return the mark of this broker's log (log_mark.py)."""
+        return log_mark(self._store)
+
+    def has_other_log(self, mark: str) -> bool:
+        """Return whether the log with this mark is found to be another than this broker's."""
+        return has_other_bytes(self._store, mark)
+
+    def hear_master_mark(self, mark: str) -> None:
+        """Compare this slave's log with its master's, which has this mark, if the link has not done so: a master that
+        has less than the slave sends nothing that could be compared."""
+        if not self.client.client.is_joined and has_other_bytes(self._store, mark):
+            self.client.note_other_log()
 
     def _joined(self) -> None:
         if self._on_joined is not None:

@@ -30,12 +30,23 @@ INIT_MAX_OFFSET = 4096
 
 @dataclass
 class FakeHA:
-    """Replication: `log` is what it was told; `copying` the hosts that copy (or, on a slave, whether it does)."""
+    """Replication: `log` is what it was told; `copying` the hosts that copy (or, on a slave, whether it does). Its log
+    is another than one with a mark in `other_marks`."""
 
     log: list[str] = field(default_factory=list)
     copying: set[str] = field(default_factory=set)
     waits: list[tuple[str, int]] = field(default_factory=list)
     is_apart: bool = False
+    other_marks: set[str] = field(default_factory=set)
+
+    def log_mark(self) -> str:
+        return "1:2:3"
+
+    def has_other_log(self, mark: str) -> bool:
+        return mark in self.other_marks
+
+    def hear_master_mark(self, mark: str) -> None:
+        self.is_apart |= self.has_other_log(mark)
 
     def update_master_ha_address(self, address: str) -> None:
         self.log.append(address)

@@ -1,5 +1,7 @@
 """Who may grant queue locks and whose offsets count, and how offsets come back to a master."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ from maxq.broker.slave.master_api import MasterApi, OffsetsPage
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError
+from maxq.errors import BrokerError, ReplicationDivergedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
@@ -20,7 +22,7 @@ from maxq.protocol.json import json_dialect
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.testing.sim_clock import SimClock
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
-from tests.unit.broker.failover.group_world import SLAVE_1
+from tests.unit.broker.failover.group_world import SLAVE_1, FakeHA
 
 LOG_END = 1_000
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -40,14 +42,17 @@ class FakeSlave:
         self.timer_refusal = BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         self.timer_asked = 0
         self.pops: bytes | None = None  # a Java broker does not know the question
+        self.mark = ""
+        self.ha = FakeHA()
 
-    async def hand_back_pops(self, address: str, return_id: str, master: str) -> bytes:
+    async def hand_back_pops(self, address: str, return_id: str, master: str, mark: str) -> tuple[bytes, str]:
+        assert mark == self.ha.log_mark()
         if self.pops is None:
             raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
-        return self.pops
+        return self.pops, self.mark
 
-    async def leave_group(self, slave: str, own: BrokerAddress) -> bytes:
-        return await self.hand_back_pops(slave, "", own.address)
+    async def leave_group(self, slave: str, own: BrokerAddress, mark: str) -> tuple[bytes, str]:
+        return await self.hand_back_pops(slave, "", own.address, mark)
 
     async def consumer_offsets(self, address: str, page: str = "") -> OffsetsPage:
         """A key a page."""
@@ -76,7 +81,7 @@ def reverse(
     files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     return SlaveToMasterSync(
         cast(MasterApi, slave), OWN, world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END,
-        queue_end=lambda topic, queue_id: queue_end,
+        queue_end=lambda topic, queue_id: queue_end, ha=slave.ha,
     )  # fmt: skip
 
 
@@ -146,6 +151,20 @@ async def test_what_was_consumed_of_messages_that_a_master_has_lost_is_not_taken
         await reverse(world, slave, queue_end=12).take_back(SLAVE_1, "1")
         assert world.offsets.query_offsets("G", "T") == {0: offset, 1: 3}
         assert world.offsets.has_offset_reset("T", "G", 0) is (offset == 12)
+
+
+@pytest.mark.parametrize("take", [SlaveToMasterSync.take_over, partial(SlaveToMasterSync.take_back, return_id="1")])
+async def test_nothing_is_taken_from_a_slave_whose_log_is_another_however_long_it_is(
+    take: Callable[..., Awaitable[None]],
+) -> None:
+    world = BrokerWorld()
+    slave = FakeSlave({"T@G": {"0": 50}}, 5)
+    slave.pops, slave.mark = b"{}", "0:9:9"
+    slave.ha.other_marks = {slave.mark}
+    sync = reverse(world, slave)
+    with pytest.raises(ReplicationDivergedError, match=f"the log of slave {SLAVE_1} is another"):
+        await take(sync, SLAVE_1)
+    assert (world.offsets.query_offset("G", "T", 0), sync.take_pops()) == (-1, [])
 
 
 async def test_a_copy_older_than_ours_is_not_taken() -> None:

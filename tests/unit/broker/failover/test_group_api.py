@@ -42,6 +42,7 @@ class Client:
         self.answer = answer or RemotingCommand(0)
         self.sent: list[tuple[str, RemotingCommand]] = []
         self.closed: list[str] = []
+        self.marks: list[str] = []
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         self.sent.append((address, command))
@@ -61,7 +62,7 @@ class Client:
 
 
 def group_api(client: Client) -> GroupApi:
-    return GroupApi(cast(RemotingClient, client), OWN)
+    return GroupApi(cast(RemotingClient, client), OWN, client.marks.append)
 
 
 async def test_the_members_are_those_of_our_name_and_cluster_in_the_route_that_old_name_servers_answer() -> None:
@@ -171,7 +172,7 @@ async def test_the_connection_to_a_master_that_is_gone_is_closed() -> None:
 
 def answer_of_master(*, is_active: str) -> RemotingCommand:
     ext = ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER).encode()
-    return RemotingCommand(0, {**ext, "maxqIsActive": is_active})
+    return RemotingCommand(0, {**ext, "maxqIsActive": is_active, "maxqLogMark": "1:2:3"})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,9 @@ def answer_of_master(*, is_active: str) -> RemotingCommand:
     ],
 )
 async def test_a_master_that_is_asked_for_a_sign_of_life(answer: RemotingCommand, sign: Sign) -> None:
-    assert await group_api(Client(answer)).sign_of(MASTER) is sign
+    client = Client(answer)
+    assert await group_api(client).sign_of(MASTER) is sign
+    assert client.marks == ([answer.ext.get("maxqLogMark", "")] if sign.is_answer else [])
 
 
 @pytest.mark.parametrize(
@@ -238,5 +241,5 @@ class Port:
 async def test_only_where_nobody_listens_a_master_without_an_answer_is_gone(manner: str, sign: Sign) -> None:
     client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SimRng(1))
     async with Port(manner) as address:
-        assert await GroupApi(client, OWN).sign_of(address) is sign
+        assert await GroupApi(client, OWN, lambda mark: None).sign_of(address) is sign
         await client.close()

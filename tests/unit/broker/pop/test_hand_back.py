@@ -475,6 +475,14 @@ class Slave:
         self.log_is_another = log_is_another
         self.has_given_way = False
 
+    log_mark = "its own"
+
+    def has_other_log(self, mark: str) -> bool:
+        return mark == "another"
+
+    def hear_master_mark(self, mark: str) -> None:
+        self.log_is_another |= self.has_other_log(mark)
+
     def hear_return(self, master: str) -> None:
         """Nothing follows from it."""
 
@@ -499,17 +507,20 @@ _OTHER_SLAVE = {SlaveSign.ID: "1", SlaveSign.ADDRESS: "10.0.0.2:10911"}
 
 
 @pytest.mark.parametrize("who", [_MASTER, _OTHER_SLAVE])
-@pytest.mark.parametrize("log_is_another", [False, True])
-async def test_a_slave_whose_log_is_another_tells_nobody_anything(*, who: dict[str, str], log_is_another: bool) -> None:
+@pytest.mark.parametrize(("log_is_another", "mark"), [(False, "the same"), (True, "the same"), (False, "another")])
+async def test_a_slave_whose_log_is_another_tells_nobody_anything(
+    *, who: dict[str, str], log_is_another: bool, mark: str
+) -> None:
     slave, connection = Slave(log_is_another=log_is_another), Connection()
     processor = HandBackProcessor(cast(GroupOfSlave, slave), cast(PopState, slave), slave.rest)
-    question = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS, who)
+    question = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS, {**who, SlaveSign.LOG_MARK: mark})
     answering = processor.answer(cast(RemotingConnection, connection), question)
-    if log_is_another:
+    if log_is_another or mark == "another":
         with pytest.raises(RequestRefusedError, match="another than its master's"):
             await answering
         assert not connection.answers
     else:
         await answering
         assert connection.answers[0].body_bytes == b"what it knows"
+        assert connection.answers[0].ext == {SlaveSign.LOG_MARK: "its own"}
     assert slave.has_given_way

@@ -31,6 +31,9 @@ class NoFilledRanges:
     def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
         return [one for one in named if one in self.contradicted]
 
+    def ranges(self) -> list[tuple[int, int]]:
+        return [(start, end) for start, end, _ in self.known]
+
     def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
         return self.has_last_places
 

@@ -297,6 +297,30 @@ def test_a_slave_keeps_in_mind_that_its_log_is_another_until_a_master_of_its_gro
     simulated(story)
 
 
+def test_a_slave_that_is_sent_nothing_finds_out_by_a_mark_that_its_log_is_another() -> None:
+    async def story(brokers: Brokers) -> None:
+        first, theirs = await brokers.start(OTHER, "ASYNC_MASTER")
+        for _ in range(3):
+            end = put(theirs)
+        await asyncio.sleep(1)
+        second, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        put(store)
+        slave, copy = await brokers.start(SLAVE, "SLAVE")
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: copy.max_physical_offset == end)
+        await brokers.until(lambda: slave.joins_master)
+        slave.hear_master_mark(second.log_mark())
+        assert not slave.is_apart, "the link has compared the logs"
+        slave.update_master_ha_address(f"{MASTER}:{PORT}")
+        await brokers.until(lambda: bool(second.suspended))
+        slave.hear_master_mark(first.log_mark())
+        assert not slave.is_apart
+        slave.hear_master_mark(second.log_mark())
+        assert slave.is_apart
+
+    simulated(story)
+
+
 def test_the_log_of_another_group_says_nothing_of_that_of_the_own_one() -> None:
     async def story(brokers: Brokers) -> None:
         _, store = await brokers.start(MASTER, "ASYNC_MASTER")

@@ -1,0 +1,74 @@
+"""Marks of logs: by them two brokers of a group find out that their logs differ, without a replication link.
+
+Ends alone do not tell: a master that lost its end, and went on, has other messages at the same offsets. A mark is the
+check sum of the last bytes of a log, as far as none of them are fillers of damage. Whoever has that part, too,
+compares. Equal bytes say nothing of what is behind them.
+"""
+
+import zlib
+from typing import Final, Protocol
+
+#: Bytes that are compared, at most: some records, or the end of a large one, with its unique key.
+_MARKED: Final = 1 << 16
+
+
+class Fillers(Protocol):
+    """The part of FilledRanges that matters to marks."""
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the (start, end) of the ranges that lie in the log, in order."""
+        ...
+
+
+class MarkedLog(Protocol):
+    """The part of MessageStore that is compared."""
+
+    @property
+    def filled_ranges(self) -> Fillers:
+        """Damaged ranges of this log that recovery has replaced by fillers."""
+        ...
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Physical offset at which the log begins."""
+        ...
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Physical offset at which the log ends."""
+        ...
+
+    def log_bytes(self, offset: int, limit: int) -> memoryview | None:
+        """At most `limit` bytes of the log from physical offset `offset` on, within one file; None if it has nothing
+        there."""
+        ...
+
+
+def log_mark(log: MarkedLog) -> str:
+    """Return the mark of a log, `offset:size:CRC-32`; empty if there is nothing to compare."""
+    end = log.max_physical_offset
+    start = max(end - _MARKED, log.min_physical_offset, *(behind for _, behind in log.filled_ranges.ranges()[-1:]))
+    while start < end:
+        data = log.log_bytes(start, end - start)
+        if data is None:
+            return ""
+        if start + len(data) == end:
+            return f"{start}:{len(data)}:{zlib.crc32(data)}"
+        start += len(data)  # a mark lies within one file
+    return ""
+
+
+def has_other_bytes(log: MarkedLog, mark: str) -> bool:
+    """Return whether a log has other bytes than the log with this mark has there. False if it has none there, or
+    fillers, or if it is no mark."""
+    fields = mark.split(":")
+    if len(fields) != 3 or not all(field.isascii() and field.isdigit() and len(field) < 20 for field in fields):
+        return False
+    start, size, crc = map(int, fields)
+    end = start + size
+    if not 0 < size <= _MARKED or start < log.min_physical_offset or end > log.max_physical_offset:
+        return False
+    if any(first < end and start < behind for first, behind in log.filled_ranges.ranges()):
+        return False
+    own = log.log_bytes(start, size)
+    return own is not None and len(own) == size and zlib.crc32(own) != crc
