@@ -32,8 +32,8 @@ takes one that answers or is silent for gone when name servers go on missing it 
 A slave that is to act asks the others first what they kept while they acted (PreOnline.take_over), and one that acts
 leaves the group to it.
 
-A slave that acts goes on asking the master that it has lost. So a master that comes back and reaches no name server
-hears of it, and takes back what it kept; and where no name server answers the slave, it leaves the group to a master
+Slaves go on asking the master that they have lost. So a master that comes back and reaches no name server hears of
+them, and takes back what they kept; and where no name server answers a slave that acts, it leaves the group to a master
 that says that it is active: name servers may have given the slave up, too.
 
 Slave: a smaller id appears → its master-only services stop. The master is gone → its address and HA address are
@@ -436,10 +436,11 @@ class ActingMasterService:
         return await self._api.sign_of(master) if master else Sign.GONE
 
     async def _hear_lost_master(self, *, is_told: bool) -> None:
-        """Ask the master for which this slave acts. Unless name servers have told this slave that it is to act, leave
-        the group to a master that is active."""
+        """Ask the master that this slave has lost: one that comes back hears who lives. Unless name servers have told a
+        slave that acts that it is to act, it leaves the group to a master that is active."""
         master = self._lost_master
-        if not master or not self.is_acting_master:
+        copies = bool(self._sync.master_address) or self.group.own_id == MASTER_ID
+        if not master or (copies and not self.is_acting_master):
             return
         sign = await self._api.sign_of(master)
         if sign is Sign.LIVES and not is_told and self.is_acting_master:

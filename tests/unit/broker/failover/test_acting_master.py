@@ -185,6 +185,20 @@ async def test_a_slave_that_knows_that_its_log_is_another_goes_online_without_th
         assert member.registration.is_isolated is is_hidden and not member.acting.is_isolated
 
 
+@pytest.mark.parametrize(("broker_id", "is_apart"), [(1, False), (2, False), (1, True)])
+async def test_every_slave_asks_the_master_that_it_has_lost(broker_id: int, *, is_apart: bool) -> None:
+    """A master that comes back and reaches no name server waits until all slaves have asked it, whoever acts."""
+    member = await slave(broker_id)
+    member.ha.is_apart = is_apart
+    await member.see(1, 2)
+    await member.see(*({1, 2} - ({1} if is_apart else set())))
+    assert member.sync.master_address == ""
+    member.api.was_asked.clear()
+    await member.acting.watch_master()
+    assert member.api.was_asked.is_set()
+    assert member.services.is_running is (broker_id == 1 and not is_apart)
+
+
 @pytest.mark.parametrize("broker_id", [1, 2])
 async def test_a_master_that_answers_is_not_taken_for_gone_because_a_name_server_misses_it(broker_id: int) -> None:
     """The name server was started anew, or its connection to the master broke."""
