@@ -93,6 +93,11 @@ class StandaloneServer:
     ) -> None:
         if not host:
             raise ConfigError("the host is empty: give an address of this machine, such as 127.0.0.1")
+        if host == "::":
+            raise ConfigError(
+                "the host :: is every IPv6 address of this machine, and clients need one address: give "
+                "the one that they can reach, or 0.0.0.0 for every IPv4 address"
+            )
         given = dict(settings or {})
         self.bind_address = given["bindAddress"] = given.get("bindAddress") or host
         self.host = _told_to_clients(host, self.bind_address)

@@ -136,7 +136,9 @@ def test_an_address_of_another_machine_is_refused(tmp_path: Path, host: str, por
 
 
 @pytest.mark.parametrize(
-    ("host", "settings"), [("0.0.0.0", {}), ("127.0.0.1", {"bindAddress": "0.0.0.0"})], ids=["host", "bindAddress"]
+    ("host", "settings"),
+    [("0.0.0.0", {}), ("127.0.0.1", {"bindAddress": "0.0.0.0"})],
+    ids=["host", "bindAddress"],
 )
 def test_who_listens_everywhere_gives_clients_an_address_that_others_reach(host: str, settings: dict[str, str]) -> None:
     with maxq_package.Standalone(host=host, settings=settings) as mq:
@@ -146,6 +148,13 @@ def test_who_listens_everywhere_gives_clients_an_address_that_others_reach(host:
             sent = maxq("produce", "T", text="hello\n", namesrv=address)
             assert sent.code == 0, sent.err
             assert mq.broker_address in maxq("admin", "clusterList", "--csv", namesrv=address).out
+
+
+def test_every_ipv6_address_as_host_is_refused_because_clients_cannot_connect_to_it(tmp_path: Path) -> None:
+    done = maxq("standalone", "--host", "::", "--store", str(tmp_path / "store"))
+    assert done.code == 2 and "the host :: is every IPv6 address" in done.err
+    assert "give the one that they can reach" in done.err
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_host_that_is_given_is_told_to_clients_whatever_is_listened_on() -> None:

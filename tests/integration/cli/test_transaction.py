@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benches.load.request import Target
 
 from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_transaction_producer
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.broker.harness import until
-from tests.integration.cli.harness import maxq
+from tests.integration.cli.harness import Outcome, maxq
+from tests.integration.namesrv.harness import Peer, registering
 from tests.json_output import check_output
 
 STATE = {"c": LocalTransactionState.COMMIT_MESSAGE, "r": LocalTransactionState.ROLLBACK_MESSAGE}
@@ -116,6 +118,19 @@ def test_what_was_given_up_is_seen_and_resumed_and_files_tell_the_same(own_serve
     assert [form["form"] for form in offline["forms"]] == ["half", "copy", "given up", "copy"]
     offline = objects("transaction", "inspect", committed, "--store", store)
     assert offline["verdict"] == "COMMITTED"
+
+
+def test_a_cluster_without_a_master_hides_no_transactions_of_others(server: StandaloneProcess, namesrv: str) -> None:
+    ids = asyncio.run(send(namesrv, "TxOneCluster", "undecided"))
+
+    async def listed() -> Outcome:
+        async with await Peer.connect(Target.at(namesrv).port) as peer:
+            await peer.ask(registering(name="lone", addr="127.0.0.1:1", broker_id=1, cluster="Headless"))
+            return await asyncio.to_thread(maxq, "transaction", "list", namesrv=namesrv)
+
+    found = asyncio.run(listed())
+    assert (found.code, ids["undecided"] in found.out) == (1, True)
+    assert "Headless: no broker of cluster Headless is a master now" in found.err
 
 
 def test_a_store_and_a_broker_exclude_each_other(tmp_path: Path, namesrv: str) -> None:

@@ -101,6 +101,7 @@ def registering(
     timeout_ms: int | None = None,
     acting: bool | None = False,
     perm: int = 6,
+    cluster: str = "DefaultCluster",
 ) -> RemotingCommand:
     """A REGISTER_BROKER request."""
     table = {topic: TopicConfig(topic, 4, 4, perm) for topic in topics}
@@ -108,7 +109,7 @@ def registering(
     header = RegisterBrokerRequestHeader(
         broker_name=name,
         broker_addr=addr,
-        cluster_name="DefaultCluster",
+        cluster_name=cluster,
         ha_server_addr=addr + "1",
         broker_id=broker_id,
         heartbeat_timeout_millis=timeout_ms,

@@ -169,6 +169,7 @@ class SlaveSynchronize:
         self._compaction = compaction
         self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
         self._apart_since_ms: int | None = None  # since then the logs are not known to be one
+        self._cut_off_since_ms: dict[str, int] = {}  # by step that the link's end interrupts, since its last success
         self.rounds = 0  # finished without a failure
 
     @property
@@ -385,7 +386,11 @@ class SlaveSynchronize:
         except RemotingConnectError:
             raise
         except _LinkEndedError as error:  # a new slave makes its link anew when it has its first record
-            log.info("%s of master %s are asked for again: %s", what, address, error)
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._cut_off_since_ms.setdefault(what, now_ms) < _JOIN_MS:
+                log.info("%s of master %s are asked for again: %s", what, address, error)
+            else:
+                self._failed(what, address, f"{error}, each time for {_JOIN_MS // 1000} s or longer")
             return False
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # else there is nothing to take
@@ -404,6 +409,7 @@ class SlaveSynchronize:
         self._failing[what] = text
 
     def _succeeded(self, what: str, address: str) -> None:
+        self._cut_off_since_ms.pop(what, None)
         if self._failing.pop(what, None) is not None:
             log.warning("synchronization with master %s works again: %s", address, what)
 

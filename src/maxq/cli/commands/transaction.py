@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.help_pages import CommandApp
 from maxq.cli.lazy import NearGroup
 from maxq.cli.terminal.progress import progress_in_bytes
@@ -90,24 +91,40 @@ async def list_transactions(
     Without -b and -c, those of all clusters that the name server knows.
     """
     halves: list[MessageExt] = []
+    failures: dict[str, str] = {}
     if store is not None:
         _only_store(broker, cluster)
         with _offline(store) as transactions:
             halves = transactions.open(count)
     else:
-        for address in await _brokers(admin, broker, cluster):
-            halves += await admin.transactions.open(address, limit=count)
+        masters, failures = await _masters(admin, broker, cluster)
+        found = await ask_each(masters, lambda address: admin.transactions.open(address, limit=count))
+        halves = [half for open_ones in found.answers.values() for half in open_ones]
+        failures |= found.failures
     now_ms = SystemClock().wall_ms()
     notes = [_LATE] if halves else ["no transaction is open"]
-    return Report(_OPEN_COLUMNS, [_open_row(half, now_ms) for half in halves], notes=notes)
+    return Report(_OPEN_COLUMNS, [_open_row(half, now_ms) for half in halves], notes=notes, failures=failures)
 
 
-async def _brokers(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
-    """Return the brokers that the options name; without any the masters of all clusters."""
+async def _masters(admin: Admin, broker: str | None, cluster: str | None) -> tuple[list[str], dict[str, str]]:
+    """Return the masters that the options name; without options those of all clusters, and the clusters that have none
+    with what is to be said of each.
+
+    Raises:
+        ClientError: the cluster that is named has no master, or none of the clusters has one.
+    """
     if broker is not None or cluster is not None:
-        return await addresses(admin, broker, cluster)
-    clusters = sorted((await admin.brokers.cluster_info()).cluster_addr_table)
-    return [address for name in clusters for address in await addresses(admin, None, name)]
+        return await addresses(admin, broker, cluster), {}
+    found: list[str] = []
+    failures: dict[str, str] = {}
+    for name in sorted((await admin.brokers.cluster_info()).cluster_addr_table):
+        try:
+            found += await addresses(admin, None, name)
+        except ClientError as error:
+            failures[name] = str(error)
+    if failures and not found:
+        raise ClientError("; ".join(failures.values()))
+    return found, failures
 
 
 @command(app, "inspect", summary="What became of one transaction.")

@@ -251,6 +251,28 @@ async def test_a_replication_link_that_is_made_anew_is_no_failure(caplog: pytest
     assert _warnings(caplog) == []
 
 
+async def test_a_replication_link_that_ends_each_time_a_table_is_asked_for_is_a_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+
+    def ends_the_link(request: RemotingCommand) -> RemotingCommand:
+        scene.joins_master = False
+        return request.reply(body=scene.master.topics.encode_compact())
+
+    scene.client.answers[21] = ends_the_link
+    for _ in range(5):
+        scene.joins_master = True
+        await scene.synchronize.sync_all()
+        scene.slave.clock.advance_ms(3_000)
+    failed = [text.partition("trying again: ")[2] for text in _warnings(caplog)]
+    assert "topics: the replication link ended before the master answered, each time for 10 s or longer" in failed
+    del scene.client.answers[21]
+    scene.joins_master = True
+    assert await scene.synchronize.sync_all()
+    assert "works again: topics" in _warnings(caplog)[len(failed)]
+
+
 async def test_logs_that_do_not_join_for_ten_seconds_are_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     scene.joins_master = False
