@@ -504,6 +504,7 @@ class BrokerController:
         for table in (self.topics, self.groups):
             table.when_changed.append(self.table_changes.table_changed)
         self.offsets.when_set += (self.table_changes.offsets_set, self.popping.service.offsets_set)
+        self.offsets.also_kept.append(self.popping.service.changes_are_kept)
         self.offsets.when_begun.append(self.popping.service.group_begun)
         self.stats.add_source(self.topic_puts)
         self._connect_put_hooks()

@@ -264,11 +264,14 @@ class CheckPointBuffer:
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
         self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
-    def begins(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+    def begins(self, topic: str, group: str, queue_id: int, offset: int, *, at_end: bool = False) -> None:
         """Note where a group begins whose offsets were removed, while the journal still tells what it had before. A
-        group that has messages here lost its offsets with its broker's power, and goes on behind them."""
+        group that has messages here lost its offsets with its broker's power, and goes on behind them. `at_end`: it
+        begins at the end of the queue, which will be elsewhere if the group's offset is lost."""
         if (topic, group, queue_id) not in self._cursors and self.journal.tells_of(topic, group, queue_id):
             self.journal.write({"r": [[topic, group, queue_id, offset]]})
+        elif at_end:
+            self.journal.write({"b": [[topic, group, queue_id, offset]]})
 
     def note_moves(self, needed: int, is_ordered: Callable[[str, str, int], bool]) -> None:
         """Note how far groups have come of which the journal says, from queue offset `needed` on, where they were told
@@ -636,6 +639,9 @@ class CheckPointBuffer:
             to = reset if known is None else known.get(queue, reset)
             if to != self._offsets.query_offset(group, topic, queue_id):  # -1: the group begins anew
                 self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, to)
+        for topic, group, queue_id, begin in entries.get("b", ()):
+            if self._offsets.query_offset(group, topic, queue_id) < 0:
+                self._offsets.commit_offset(_NOBODY, group, topic, queue_id, begin)
 
     def _replay_ack(self, live: LiveCheckPoint, mask: int) -> None:
         bits = mask & live.full & ~live.point.bit_map

@@ -16,6 +16,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
         startOffset, popTime, brokerName]
     r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]; and,
         while such a record is needed, how far the group has come since without a pop
+    b   where a group began which begins at the end of a queue: [topic, group, queue, offset]; it counts for a group
+        that has no offset, because a start that found none would have it begin at the end that the queue has then
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
     u   copies in retry topics of which a start does not know whose they are (unfinished_revives.py): [topic, queue,
         offset]
@@ -68,12 +70,13 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "l": (int, int),
     "h": (int, int, int, str),
     "r": (str, str, int, int),
+    "b": (str, str, int, int),
     "o": (str, str, int, int, dict),
     "u": (str, int, int),
     "c": (str, int, int),
 }
-_TOPICS: Final = {"p": 1, "r": 0, "o": 0, "u": 0, "c": 0}  # the place of the topic in a row
-_IN_ORDER: Final = "phaltedrouc"  # in which a start takes in the rows of a record
+_TOPICS: Final = {"p": 1, "r": 0, "b": 0, "o": 0, "u": 0, "c": 0}  # the place of the topic in a row
+_IN_ORDER: Final = "phaltedrbouc"  # in which a start takes in the rows of a record
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
@@ -292,9 +295,10 @@ class PopJournal:
 
 
 def _queues_given(entries: dict[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield topic, group and queue id of the queues of which a record says that messages were given away."""
+    """Yield topic, group and queue id of the queues of which a record says that messages were given away, or that a
+    group began there."""
     yield from (tuple(row[1:4]) for row in entries.get("p", ()))
-    yield from (tuple(row[:3]) for row in entries.get("o", ()))
+    yield from (tuple(row[:3]) for name in ("b", "o") for row in entries.get(name, ()))
 
 
 def _halves(entries: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:

@@ -345,7 +345,8 @@ class PopReader:
         if self._offsets.query_offset(group, topic, queue_id) < 0:
             first = self._first_offset(topic, queue_id, ask.init_mode)
             self._offsets.commit_offset("getPopOffset", group, topic, queue_id, first)
-            self._buffer.begins(topic, group, queue_id, first)
+            at_end = ask.init_mode != INIT_MIN and not is_retry_topic(topic)
+            self._buffer.begins(topic, group, queue_id, first, at_end=at_end)
         return self.offset(topic, group, queue_id, ask.init_mode)
 
     def offset(self, topic: str, group: str, queue_id: int, init_mode: int = INIT_MIN) -> int:

@@ -20,8 +20,10 @@ from maxq.broker.failover.assembly import Failover
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.unfinished_revives import Key, UnfinishedRevives
+from maxq.broker.processors.acknowledgement import remark_of
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.tables.offset.offset_table import split_key
 from maxq.codes import ResponseCode
@@ -38,6 +40,11 @@ log = logging.getLogger(__name__)
 NOTHING_NOTED: Final = (
     "no messages are delivered now, because the broker cannot record who has them: its log cannot be written (the disk "
     "is full or fails, or this broker is not the master any more); ask again, or look at the disk"
+)
+
+NOT_KEPT: Final = (
+    "it is done, but a restart would not know of it, because the log takes nothing now (the disk is full or fails, or "
+    "this broker is not the master any more): order it again, or look at the disk"
 )
 
 _TICK_SECONDS: Final = 0.1
@@ -73,6 +80,7 @@ class PopService:
         self._clock = env.clock
         self._orders = orders
         self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
         self._settings = env.settings
         self._on_failure = env.on_failure
         self._handed_back = failover.metadata.take_pops
@@ -216,6 +224,19 @@ class PopService:
         if self._task is not None and not self._stood_in:
             for group in frozenset(names) - self._groups.subscription_group_table.keys():
                 self._begin_again(group)
+
+    async def changes_are_kept(self) -> None:
+        """Return when the journal has what `offsets_set` and `groups_changed` have noted, as safe as the settings
+        promise. Raises RequestRefusedError if it has not in time: a start may go on as if nothing had been changed."""
+        if self._task is None:
+            return
+        end = self._buffer.noted_end()
+        if end == NOT_NOTED:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, NOT_KEPT)
+        outcome = self._acknowledgement.outcome(end) if end > 0 else None
+        code = ResponseCode.SUCCESS if outcome is None else await outcome
+        if code is not ResponseCode.SUCCESS:
+            raise RequestRefusedError(code, remark_of(code, "the change", "it may be lost: order it again"))
 
     def _begin_again(self, group: str) -> None:
         queues = {queue for queue in self._buffer.queues() if queue[1] == group}

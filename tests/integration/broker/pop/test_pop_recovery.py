@@ -25,6 +25,7 @@ from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
 from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.pop.pop_world import GROUP, ack, batch_ack, bodies, pop, pop_all, pop_request, popped
@@ -458,6 +459,31 @@ async def test_a_reset_that_was_answered_outlives_a_kill(start_broker: Start, tm
     assert bodies(await popped(successor, order=order, attempt_id="b")) == [b"001", b"002", b"003"]
 
 
+@pytest.mark.parametrize("what", ["reset", "delete"])
+async def test_what_an_operator_orders_while_the_log_takes_nothing_is_refused_until_a_start_would_know_of_it(
+    start_broker: Start, tmp_path: Path, what: str
+) -> None:
+    """It was answered, and a start read of the pops before in the journal."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    await popped(broker, max_msg_nums=2)
+
+    async def order() -> RemotingCommand:
+        if what == "delete":
+            ext = {"groupName": GROUP, "cleanOffset": "true"}
+            return await broker.invoke(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext))
+        ext = {"topic": "T", "group": GROUP, "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "0"}
+        return await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    refused = await order()
+    assert refused.code == ResponseCode.SYSTEM_ERROR and "order it again" in (refused.remark or "")
+    broker.controller.store.flags.clear(DISK_FULL)
+    assert (await order()).code == ResponseCode.SUCCESS
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert bodies(await popped(successor)) == [b"000", b"001", b"002", b"003"]
+
+
 async def test_acks_of_what_was_given_before_do_not_undo_a_reset(start_broker: Start) -> None:
     broker = await start_broker(**QUICK)
     await _filled(broker, 4, queues=1)
@@ -526,6 +552,26 @@ async def test_a_group_that_was_deleted_and_begins_at_the_end_gets_what_comes_th
         await broker.send("T", body)
     successor = await start_broker(kill(broker, tmp_path / "killed"), initPopOffsetByCheckMsgInMem="false", **QUICK)
     assert bodies(await popped(successor, init_mode=1)) == [b"003", b"004"]
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize(("before", "expression"), [(3, "*"), (0, "*"), (3, "A")])
+async def test_a_group_that_begins_at_the_end_gets_what_comes_then_also_after_a_kill(
+    start_broker: Start, tmp_path: Path, order: bool, before: int, expression: str
+) -> None:
+    """It began at the end that the queue had after the kill: the file of offsets did not tell of it yet."""
+    settings = {"initPopOffsetByCheckMsgInMem": "false", **QUICK}
+    broker = await start_broker(**settings)
+    await _filled(broker, before, queues=1)
+    more = {"init_mode": 1, "exp_type": "TAG", "exp": expression, "order": order}
+    held = await popped(broker, attempt_id="a", **more)
+    assert bodies(held) == ([b"002"] if before and expression == "*" else [])
+    for number in range(3):
+        await broker.send("T", b"new %d" % number, TAGS="A")
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **settings)
+    if held and order:  # else it is held, and no other comes
+        await ack(successor, held[0])
+    assert bodies(await popped(successor, attempt_id="b", **more)) == [b"new 0", b"new 1", b"new 2"]
 
 
 async def test_acks_that_the_timer_does_not_take_yet_are_waited_for(start_broker: Start) -> None:

@@ -84,9 +84,8 @@ class AdminGroupProcessor(RequestProcessor):
         self._groups.delete_subscription_group_config(group)
         if fields.opt_bool("cleanOffset"):
             self._offsets.remove_offset(group)
-            self._offsets.request_persist()
         await self._groups.persisted()
-        await self._offsets.persisted()
+        await self._offsets.set_is_kept()
         return request.reply()
 
     async def update_and_get_group_forbidden(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -171,8 +171,7 @@ class AdminOffsetProcessor(RequestProcessor):
             else:
                 self._offsets.clone_offset(source, target, name)
             await turns.rest()
-        self._offsets.request_persist()
-        await self._offsets.persisted()
+        await self._offsets.set_is_kept()
         return request.reply()
 
     def _is_not_subscribed(self, group: str, topic: str) -> bool:

@@ -66,8 +66,7 @@ class ResetOffsetProcessor(RequestProcessor):
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
         if self._settings.broker.use_server_side_reset_offset:
             table = await self._reset_here(group, config, timestamp, fields)
-            self._offsets.request_persist()
-            await self._offsets.persisted()
+            await self._offsets.set_is_kept()
         else:
             table = await self._reset_at_clients(group, config, timestamp, is_force=fields.opt_bool("isForce"))
         return request.reply(body=await self._encoded(request.language, topic, table))

@@ -9,7 +9,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import PurePath
 from typing import Any, Final
@@ -56,6 +56,8 @@ class ConsumerOffsetManager(PeriodicManager):
         deletions_since: tells which topics the log says were deleted behind a physical offset.
         when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
             consumer commits; with `@group` and no queue ids when he has removed all offsets of a group.
+        also_kept: each returns when something else beside the file that keeps what operators have set is as safe as
+            the settings promise; they raise RequestRefusedError if that fails.
         oldest_key: `topic@group` of the offset that says what a start reads of a journal in the log. No copy of the
             table may have it newer than the others: it is on the first page, and a slave takes it when it has all
             pages.
@@ -87,6 +89,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
+        self.also_kept: list[Callable[[], Awaitable[None]]] = []
         self.oldest_key = ""
         self._oldest: dict[int, int] | None = None  # that the pages of the master that were copied so far say
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
@@ -460,6 +463,14 @@ class ConsumerOffsetManager(PeriodicManager):
         key = of_group(group)
         self.changes.note(key, self._clock.wall_ms())
         self._was_set(key, ())
+
+    async def set_is_kept(self) -> None:
+        """Return when what operators have set or removed so far outlives this broker. Raises OSError or
+        RequestRefusedError if that fails; it counts until the broker ends."""
+        self.request_persist()
+        await self.persisted()
+        for kept in self.also_kept:
+            await kept()
 
     def _forget_group(self, group: str) -> None:
         self._remove(lambda keys: keys.of_group(group))
