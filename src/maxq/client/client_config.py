@@ -20,6 +20,7 @@ from maxq.client.hooks import (
     FilterMessageHook,
     SendMessageHook,
 )
+from maxq.client.validators import check_namespace
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import ClientError
 from maxq.lazy_dataclass import dataclass
@@ -135,8 +136,10 @@ class ClientConfig:
     def __post_init__(self) -> None:
         """Raises:
         WrongArgumentError: a setting of the wrong type or out of its bounds.
+        NameIllegalError: a namespace that cannot be part of names.
         """
         check_config(self, _BOUNDS)
+        check_namespace(self.namespace)
         for address in self._addresses():
             check_address(address)
 

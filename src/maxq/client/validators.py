@@ -58,6 +58,16 @@ def check_consumer_group(group: str) -> None:
         raise NameIllegalError(f"consumer group must not be {DEFAULT_CONSUMER_GROUP}; choose a name of your own")
 
 
+def check_namespace(namespace: str) -> None:
+    """Check a namespace, which becomes part of the names of topics and groups. Empty is none.
+
+    Raises:
+        NameIllegalError: too long for any of them, or with characters that none of them has.
+    """
+    if namespace:
+        _check_name("namespace", namespace, GROUP_LENGTH_MAX)
+
+
 def check_types(message: Message) -> None:
     """Check the types of the fields of a message that is about to be sent, except its properties, which
     `encode_properties` checks. A bytes-like body (bytearray, memoryview) is replaced by a copy, so that later

@@ -114,6 +114,22 @@ def test_the_remedy_is_told_where_it_is_known(settings: dict[str, Any], why: str
         PushConsumerConfig(**settings)
 
 
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: str(config.__name__))
+def test_a_namespace_has_the_characters_of_the_names_that_it_is_put_before(config: Any) -> None:
+    for legal in ("", "ns", "MQ_INST_1-2|3%", "n" * 255):
+        assert config(namespace=legal).namespace == legal
+    for illegal in ("a\x02", "\ud800", "ä", " ", "a b", "n" * 256):
+        with pytest.raises(NameIllegalError, match="the namespace name"):
+            config(namespace=illegal)
+
+
+@pytest.mark.parametrize("kind", [LitePullConsumer, SimpleConsumer])
+def test_groups_are_not_too_long_with_their_namespace(kind: Any) -> None:
+    kind("g", NOWHERE, namespace="n" * 253)
+    with pytest.raises(NameIllegalError, match="the group name has 256 characters, more than 255"):
+        kind("gg", NOWHERE, namespace="n" * 253)
+
+
 def test_an_unknown_setting_brings_the_most_similar_one() -> None:
     with pytest.raises(TypeError, match="no setting 'send_timeout' of a Producer; did you mean send_msg_timeout"):
         Producer("g", NOWHERE, send_timeout=5)

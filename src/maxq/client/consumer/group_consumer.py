@@ -21,7 +21,7 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import PullAPIWrapper
 from maxq.client.namespace import RETRY_PREFIX, wrap
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
-from maxq.client.validators import check_consumer_group
+from maxq.client.validators import check_consumer_group, check_group
 from maxq.errors import MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
@@ -52,6 +52,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self.failures = Failures(config.on_failure, environment.clock)
         self._manager = manager or MQClientManager(environment)
         self.group = wrap(config.namespace, config.consumer_group)
+        check_group(self.group)
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._wanted: dict[str, SubscriptionData] = {}  # by topic on the wire, as the heartbeat tells it
         self._instance: MQClientInstance | None = None

@@ -603,6 +603,8 @@ class FastSends:
             self._pending(), body, own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
             now_ms, timeout_ms,
         )  # fmt: skip
+        if pending is None:
+            return None
         pending.msg_id = ids
         pending.is_batch = True
         if not self._leave(pending, line, is_alone, waiter):

@@ -13,7 +13,7 @@ from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError
 from maxq.client.instance.request_reply import is_reply
 from maxq.client.namespace import RETRY_PREFIX, wrap
-from maxq.client.validators import check_body, check_properties, check_send_topic, check_types
+from maxq.client.validators import check_body, check_properties, check_send_topic, check_topic, check_types
 from maxq.errors import LocalProtocolError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.compression import compress, compression_flag
@@ -97,7 +97,9 @@ class MessagePreparer:
             check_send_topic(topic)
             if len(self.legal_topics) >= _MOST_TOPICS:
                 self.legal_topics.clear()
-            wire = self.legal_topics[topic] = wrap(self._config.namespace, topic)
+            wire = wrap(self._config.namespace, topic)
+            check_topic(wire)
+            self.legal_topics[topic] = wire
         return wire
 
     def check(self, message: Message) -> int:

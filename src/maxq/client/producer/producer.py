@@ -74,6 +74,7 @@ class Producer:
         self._clock = environment.clock
         self._manager = manager or MQClientManager(environment)
         self.group = wrap(config.namespace, config.producer_group)
+        check_group(self.group)
         self._instance: MQClientInstance | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._sender: MessageSender

@@ -549,8 +549,22 @@ def test_names_that_break_the_rules_are_refused() -> None:
             Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR), cluster.environment())
         with pytest.raises(NameIllegalError, match="characters other than"):
             Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="a b"), cluster.environment())
+        with pytest.raises(NameIllegalError, match="256 characters, more than 255"):
+            Producer(ProducerConfig(producer_group="PP", namespace="n" * 253), cluster.environment())
         with pytest.raises(ClientError, match="no name server is known"):
             await Producer(ProducerConfig(producer_group="P"), cluster.environment()).start()
+
+    simulate(story)
+
+
+def test_a_topic_is_not_too_long_with_its_namespace() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("n" * 100 + "%" + "T" * 26)
+        async with make(cluster, namespace="n" * 100) as producer:
+            await producer.send(Message("T" * 26, b"x"))
+            with pytest.raises(NameIllegalError, match="128 characters, more than 127"):
+                await producer.send(Message("T" * 27, b"x"))
 
     simulate(story)
 

@@ -18,7 +18,7 @@ from maxq.client.errors import ArrowSendError, NotRunningError, WrongArgumentErr
 from maxq.client.hooks import SendMessageContext
 from maxq.client.producer.producer import Producer
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import ClientError
+from maxq.errors import ClientError, MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
@@ -309,6 +309,23 @@ def test_a_batch_that_cannot_be_sent_in_the_common_way_goes_the_general_one() ->
         async with make(cluster, send_message_hooks=(hook,)) as producer:
             check(cluster, rows, await producer.send_arrow(pa.Table.from_pylist(rows), topic="T"))
         assert hook.seen == [(b"%d" % n, "t") for n in range(5)]
+
+    simulate(story)
+
+
+def test_a_batch_whose_own_properties_cannot_be_written_is_refused(form: Any) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        producer = make(cluster, heartbeat_broker_interval=1_000)
+        object.__setattr__(producer._config, "namespace", "a\x02")  # none that settings take
+        async with producer:
+            producer._sender.preparer.legal_topics["T"] = "T"
+            rows = pa.table({"body": [b"a", b"b"], "shardingKey": ["k", "k"]})
+            for _ in range(3):
+                with pytest.raises(MaxQError, match="INSTANCE_ID"):
+                    await producer.send_arrow(rows, topic="T")
+                await asyncio.sleep(2)  # after a heartbeat the broker is connected
 
     simulate(story)
 
