@@ -649,9 +649,14 @@ class BrokerController:
         self.slave_synchronize.wake()
         self.log_care.master_connected()
 
-    def _log_compared(self, is_another: bool) -> None:
-        """Called when this slave has found that its log is another than its master's, or that it is so no more."""
-        self.store_owner.log_is_another = is_another
+    def _log_compared(self, is_another: bool, is_sure: bool) -> None:
+        """Called when this slave has found that its log is another than its master's, or that it is so no more. It is
+        not sure if that may have been a master of another group."""
+        if is_another:
+            self.pull_plans.forget_all()
+        if self.store_owner.log_is_another is (is_another and is_sure):
+            return
+        self.store_owner.log_is_another = is_another and is_sure
         task = asyncio.get_running_loop().create_task(self._record_log(), name="owner of the store")
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)

@@ -33,7 +33,8 @@ class HAClientService:
         is_apart: by its bytes this log was found to be another than the master's, and has not been found to be one with
             it since. It stays so while no master is known, and with another master until the logs are compared: that
             one has the log of the last one, if that has said that it is of this group. Java's do not say it.
-        on_apart: called when `is_apart` changes by what a master of this group has, with the new value.
+        on_apart: called as `on_apart(is_apart, is_sure)` when `is_apart` changes, or that a master of this group is the
+            reason, which is sure then.
         connects: connections made so far.
         refused: connections ended because the master's log does not fit this one's.
         on_failed: told the name and error if the task ends by an error.
@@ -59,7 +60,7 @@ class HAClientService:
         self.master_address = ""
         self.failure = ""
         self.is_apart = False
-        self.on_apart: Callable[[bool], None] | None = None
+        self.on_apart: Callable[[bool, bool], None] | None = None
         self._apart_from = ""  # host:port of a master that has not said of which group it is
         self.connects = 0
         self.refused = 0
@@ -167,13 +168,12 @@ class HAClientService:
 
     def _note_apart(self, is_apart: bool, unnamed_master: str = "") -> None:
         """Note whether this log is another than the master's; `unnamed_master` may be one of another group."""
-        was_sure = self.is_apart and not self._apart_from
-        if is_apart and unnamed_master and was_sure:
+        before = self.is_apart, self._apart_from
+        if is_apart and unnamed_master and before == (True, ""):
             return
         self.is_apart, self._apart_from = is_apart, unnamed_master if is_apart else ""
-        is_sure = is_apart and not unnamed_master
-        if is_sure != was_sure and self.on_apart is not None:
-            self.on_apart(is_sure)
+        if before != (self.is_apart, self._apart_from) and self.on_apart is not None:
+            self.on_apart(is_apart, is_apart and not unnamed_master)
 
     def _next_retry_s(self) -> float:
         pause_s, self._retry_s = self._retry_s, min(self._retry_s * 2, _LAST_RETRY_S)

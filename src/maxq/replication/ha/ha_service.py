@@ -138,9 +138,9 @@ class HAService:
         If haMasterAddress is set, it is used instead of any address."""
         self.client.set_master_address(self._config().ha_master_address or address if address else "")
 
-    def set_apart(self, is_apart: bool, listener: Callable[[bool], None]) -> None:
+    def set_apart(self, is_apart: bool, listener: Callable[[bool, bool], None]) -> None:
         """Set whether this slave's log was found to be another than its master's before it was started, and the
-        listener `listener(is_apart)` that is called when that changes."""
+        listener of HAClientService.on_apart."""
         self.client.is_apart, self.client.on_apart = is_apart, listener
 
     def set_joined_listener(self, listener: Callable[[], None]) -> None:

@@ -22,6 +22,7 @@ class Group:
 
     is_acting_master: bool
     min_broker_id: int | None
+    log_is_another: bool = False
 
 
 class Pair:
@@ -123,6 +124,23 @@ async def test_a_role_that_changes_ends_what_was_remembered(pair: Pair) -> None:
     assert (await pair.slave.pull("T")).code == 0
     settings.store = replace(settings.store, broker_role="SLAVE")
     assert (await pair.slave.pull("T")).code == 2
+
+
+@pytest.mark.parametrize("is_master_known", [True, False])
+async def test_a_slave_whose_log_is_another_gives_no_messages_and_suggests_the_master(
+    pair: Pair, is_master_known: bool
+) -> None:
+    """Its readers would pass over the messages that the master has at these places."""
+    for _ in range(2):
+        assert (await pair.slave.pull("T", 3)).code == 0  # the second by what is remembered of the first
+    pair.slave.controller.ha_service.client.note_other_log()
+    if is_master_known:
+        pair.slave.controller.pull_processor.rules.group = Group(False, 0, log_is_another=True)
+    for more in ({}, {"sys_flag": HOLD, "wait_ms": 300_000}):
+        reply = await pair.slave.pull("T", 3, **more)  # type: ignore[arg-type]
+        assert (reply.code, reply.body_length) == (20, 0)
+        assert (reply.ext["nextBeginOffset"], reply.ext["suggestWhichBrokerId"]) == ("3", "0")
+        assert "the log of this slave is another than its master's" in (reply.remark or "")
 
 
 # ---- whom it suggests ----------------------------------------------------------------------------------------------

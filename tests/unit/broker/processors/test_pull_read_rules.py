@@ -21,6 +21,7 @@ class Group:
 
     is_acting_master: bool
     min_broker_id: int | None
+    log_is_another: bool = False
 
 
 def rules(

@@ -277,13 +277,13 @@ def test_a_slave_keeps_in_mind_that_its_log_is_another_until_a_master_of_its_gro
         if not says_name:
             monkeypatch.setattr(ha_connection, "encode_name", lambda name: b"")
         slave, copy = await brokers.start(SLAVE, "SLAVE")
-        noted: list[bool] = []
-        slave.set_apart(False, noted.append)
+        noted: list[tuple[bool, bool]] = []
+        slave.set_apart(False, lambda is_apart, is_sure: noted.append((is_apart, is_sure)))
         slave.update_master_ha_address(f"{OTHER}:{PORT}")
         await brokers.until(lambda: copy.max_physical_offset == end)
         slave.update_master_ha_address(f"{MASTER}:{PORT}")
         await brokers.until(lambda: slave.client.refused == 1)
-        assert noted == [True] * says_name
+        assert noted == [(True, says_name)]
         for address in ("", f"{MASTER}:{PORT}", ""):
             slave.update_master_ha_address(address)
             assert slave.is_apart
@@ -292,7 +292,7 @@ def test_a_slave_keeps_in_mind_that_its_log_is_another_until_a_master_of_its_gro
         slave.update_master_ha_address(f"{OTHER}:{PORT}")
         await brokers.until(lambda: slave.joins_master)
         assert not slave.is_apart
-        assert noted == [True, False] * says_name
+        assert noted == [(True, says_name), (False, False)]
 
     simulated(story)
 

@@ -21,6 +21,7 @@ from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.stats import names
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUSPEND, PullMessageRequestHeader
 from maxq.remoting.server import Connection, RemotingServer
@@ -165,6 +166,8 @@ class PullMessageProcessor:
     def _read(self, pull: Pull, offset: int, may_wait: bool = False) -> _Outcome:
         header = pull.header
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
+        if self.rules.is_apart:
+            return self._elsewhere(pull, offset)
         if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave:
             reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
             if reset is not None:
@@ -209,6 +212,19 @@ class PullMessageProcessor:
         )
         suggested_id = self.rules.suggest(pull.group, is_behind=False)
         return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", suggested_id)
+
+    def _elsewhere(self, pull: Pull, offset: int) -> _Outcome:
+        """Return the answer of a slave whose log is another than its master's."""
+        topic, queue_id = pull.header.topic, pull.header.queue_id
+        result = GetMessageResult(
+            GetMessageStatus.NO_MATCHED_MESSAGE,
+            next_begin_offset=offset,
+            min_offset=self._store.min_offset(topic, queue_id),
+            max_offset=self._store.max_offset(topic, queue_id),
+        )
+        remark = "the log of this slave is another than its master's, which has other messages there: read from that"
+        is_waiting = not self.rules.master_is_there()
+        return _Outcome(result, ResponseCode.PULL_RETRY_IMMEDIATELY, remark, MASTER_ID, is_waiting)
 
     def _park(
         self,

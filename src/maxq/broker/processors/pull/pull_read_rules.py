@@ -4,13 +4,16 @@
     in memory               group's brokerId (0: the master)         the same, so it goes back to the master
     further back            whichBrokerWhenConsumeSlowly (1)         the same, so it stays
     offset out of range     told where to go on (21)                 its offset is kept: 20, ask the group's broker
+    log is another          -                                        the same: 20, ask the master, and no messages
 
 "In memory" is judged by the broker that reads, by its own log and its own accessMessageInMemoryMaxRatio. All of it only
 with `slaveReadEnable`; without, everybody is sent to the master and a slave answers no pulls at all.
 
 A slave may lag, so an offset beyond its end says nothing about the reader. It never corrects one (`offsetCheckInSlave`
 makes it). Such a reader is sent to the master; it comes back here only if there is none, and then waits a moment for
-the bytes that are missing (AHEAD_WAIT_MS), where Java answers at once and is asked again at once, in a circle.
+the bytes that are missing (AHEAD_WAIT_MS), where Java answers at once and is asked again at once, in a circle. So does
+a reader of a slave whose log is another than its master's: the master has other messages at these places, and a reader
+that had got those of the slave would pass over them.
 
 Source:
     broker/processor/{PullMessageProcessor.composeResponseHeader,DefaultPullMessageResultHandler}.java.
@@ -44,6 +47,11 @@ class GroupStatus(Protocol):
         ...
 
     @property
+    def log_is_another(self) -> bool:
+        """Return whether this is a slave whose log was found to be another than its master's."""
+        ...
+
+    @property
     def min_broker_id(self) -> int | None:
         """Return the smallest id of a living broker; None if unknown. 0 sends readers near the end of the log back to
         the master, and they are not parked here."""
@@ -65,6 +73,11 @@ class ReadRules:
     def is_slave(self) -> bool:
         return self._settings.store.broker_role == "SLAVE"
 
+    @property
+    def is_apart(self) -> bool:
+        """Return whether this slave gives no messages, because its log is another than its master's."""
+        return self.is_slave and self.group.log_is_another
+
     def refusal(self) -> Refusal | None:
         """Returns the refusal of a slave that may not be read (code 2, as in Java), with the remedy; None if reads are
         allowed."""
@@ -84,13 +97,13 @@ class ReadRules:
             return MASTER_ID
         if is_behind:
             return group.which_broker_when_consume_slowly
-        return MASTER_ID if self._master_is_there() else group.broker_id
+        return MASTER_ID if self.master_is_there() else group.broker_id
 
     def direct(self, code: ResponseCode, group: SubscriptionGroupConfig, is_behind: bool) -> Direction:
         """Return the code for a reader, whose read had the outcome `code`, and the broker to ask next."""
         if code == ResponseCode.SUCCESS or not self.is_slave:
             return Direction(code, self.suggest(group, is_behind))
-        if not is_behind and self._master_is_there():
+        if not is_behind and self.master_is_there():
             return Direction(ResponseCode.PULL_RETRY_IMMEDIATELY, MASTER_ID)
         if code == ResponseCode.PULL_OFFSET_MOVED and not self._settings.store.offset_check_in_slave:
             return Direction(ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id)
@@ -103,8 +116,9 @@ class ReadRules:
             code == ResponseCode.PULL_OFFSET_MOVED
             and self.is_slave
             and not self._settings.store.offset_check_in_slave
-            and not self._master_is_there()
+            and not self.master_is_there()
         )
 
-    def _master_is_there(self) -> bool:
+    def master_is_there(self) -> bool:
+        """Return whether this is a slave whose master lives, so that a reader that is sent to it finds it."""
         return self.is_slave and self.group.min_broker_id == MASTER_ID
