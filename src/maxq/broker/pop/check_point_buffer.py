@@ -30,7 +30,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
+from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.spans import Spans
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
@@ -272,22 +272,6 @@ class CheckPointBuffer:
             self.journal.write({"r": [[topic, group, queue_id, offset]]})
         elif at_end:
             self.journal.write({"b": [[topic, group, queue_id, offset]]})
-
-    def note_moves(self, needed: int, is_ordered: Callable[[str, str, int], bool]) -> None:
-        """Note how far groups have come of which the journal says, from queue offset `needed` on, where they were told
-        to go on: by pulls they have moved on from there, and a start would take them back. Not where messages were
-        given out in order: the journal says where such a queue is, and a start would forget what is blocked there. What
-        the store refused before comes first."""
-        if self.journal.noted_end() == NOT_NOTED:
-            return
-        rows = [
-            [topic, group, queue_id, offset]
-            for (topic, group, queue_id), to in self.journal.set_since(needed).items()
-            if not (is_ordered(topic, group, queue_id) or (topic, group, queue_id) in self._cursors)
-            and (offset := self._offsets.query_offset(group, topic, queue_id)) != to
-        ]
-        if rows:
-            self.journal.write({"r": rows})
 
     def _number(self) -> int:
         self._next_number += 1
@@ -604,7 +588,7 @@ class CheckPointBuffer:
 
         Args:
             offset: queue offset of the record.
-            known: where groups are, by topic, group and queue, that have gone on since they were told to by the record.
+            known: where groups are, by topic, group and queue, if the record tells where they went on before that.
         """
         for row in entries.get("p", ()):
             number, revive_qid, next_begin = row[0], row[6], row[9]

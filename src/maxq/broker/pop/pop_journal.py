@@ -14,8 +14,7 @@ was killed knows again what was given to whom and what was acknowledged. A recor
         bits]
     h   receipts that the one message of a check point had before its time was changed: [number of the check point,
         startOffset, popTime, brokerName]
-    r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]; and,
-        while such a record is needed, how far the group has come since without a pop
+    r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]
     b   where a group began which begins at the end of a queue: [topic, group, queue, offset]; it counts for a group
         that has no offset, because a start that found none would have it begin at the end that the queue has then
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
@@ -29,13 +28,15 @@ Only the broker writes there. A record that is not as it says here is passed ove
 every start.
 
 Where reading begins is the offset of JOURNAL_GROUP, in the same file as the groups' own offsets: the first record of
-which something is still needed. A Java broker ignores both. It finds every check point of a broker that ended in good
+which something is still needed. The offset of SET_GROUP lies behind the last record with rows "r" that these offsets
+include: a group has gone on since, by pulls, of which the journal does not tell. A Java broker ignores all this. It
+finds every check point of a broker that ended in good
 order in the revive topic, for those are handed over then; after a crash it begins at the groups' committed offsets.
 """
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
@@ -53,6 +54,7 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 log = logging.getLogger(__name__)
 
 JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
+SET_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP_SET"
 
 #: Instead of a physical offset: what was to be noted is not in the log, so nothing may be promised that rests on it.
 NOT_NOTED: Final = -1
@@ -95,7 +97,7 @@ class PopJournal:
     ) -> None:
         self._store = store
         self._offsets = offsets
-        offsets.oldest_key = f"{JOURNAL_TOPIC}@{JOURNAL_GROUP}"
+        offsets.oldest_keys = (f"{JOURNAL_TOPIC}@{JOURNAL_GROUP}", f"{JOURNAL_TOPIC}@{SET_GROUP}")
         self._clock = clock
         self._may_write = may_write
         self.known_to_slaves: Callable[[], int | None] = lambda: None
@@ -103,8 +105,7 @@ class PopJournal:
         self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
         self._written_end = 0  # physical offset behind the newest record of this process
         self._claimed: list[list[Any]] = []  # rows "c" for the next record that ends check points
-        self._told: dict[tuple[Any, ...], int] = {}  # by topic, group and queue: the last record that gives of it
-        self._set: dict[tuple[Any, ...], tuple[int, int]] = {}  # … that says where the group goes on, and where
+        self._told: dict[tuple[Any, ...], int] = {}  # by topic, group and queue: the last record that tells of it
 
     def name_with_next_end(self, place: tuple[str, int, int]) -> None:
         """Name this copy (topic, queue id, queue offset) in the next record that ends check points."""
@@ -142,38 +143,41 @@ class PopJournal:
                 continue
             if not result.ok:
                 return first, NOT_NOTED
-            self._note_told(self._late.pop(0), result.queue_offset)
+            written = self._late.pop(0)
+            self._note_told(written, result.queue_offset)
+            if "r" in written:
+                self.note_set(result.queue_offset)
             first = result.queue_offset if first < 0 else first
             self._written_end = result.end_offset
         return first, self._written_end
 
     def _note_told(self, entries: dict[str, list[Any]], offset: int) -> None:
-        self._told.update(dict.fromkeys(_queues_given(entries), offset))
-        self._set.update({tuple(row[:3]): (offset, row[3]) for row in entries.get("r", ())})
+        self._told.update(dict.fromkeys(queues_told(entries), offset))
+
+    def note_set(self, offset: int) -> None:
+        """Note that the table of offsets has what the rows "r" of the record at queue offset `offset` say."""
+        if not self.has_set(offset):
+            self._offsets.commit_offset("pop journal", SET_GROUP, JOURNAL_TOPIC, 0, offset + 1)
+
+    def has_set(self, offset: int) -> bool:
+        """Return whether the table of offsets has what the rows "r" of the record at queue offset `offset` say, or what
+        was committed since."""
+        return offset < self._offsets.query_offset(SET_GROUP, JOURNAL_TOPIC, 0)
 
     def tells_of(self, topic: str, group: str, queue_id: int) -> bool:
         """Return whether the next start may read of messages of this queue that were given to the group, or where the
         group was told to go on, and moves the group's offset by that."""
         if self._late:
             return True
-        queue = topic, group, queue_id
-        at = max(self._told.get(queue, -1), self._set.get(queue, (-1, 0))[0])
-        return at >= max(0, self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0))
+        return self._told.get((topic, group, queue_id), -1) >= max(
+            0, self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
+        )
 
     def queues_of(self, group: str) -> set[tuple[Any, ...]]:
         """Return the queues of which the next start may read that messages were given to the group, or where it was
         told to go on."""
-        told = {*self._told, *self._set, *(queue for entries in self._late for queue in _queues_given(entries))}
+        told = {*self._told, *(queue for entries in self._late for queue in queues_told(entries))}
         return {queue for queue in told if queue[1] == group and self.tells_of(*queue)}
-
-    def set_since(self, begin: int) -> dict[tuple[Any, ...], int]:
-        """Return where groups were told last to go on (see the rows "r"), by topic, group and queue, of those that the
-        records from queue offset `begin` on tell of."""
-        return {queue: to for queue, (at, to) in self._set.items() if at >= begin}
-
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget where groups were told to go on in deleted topics: those that are made again begin anew."""
-        self._set = {queue: said for queue, said in self._set.items() if queue[0] not in topics}
 
     def noted_end(self) -> int:
         """Return the physical offset below which all noted changes lie (0: there is none), or NOT_NOTED if the store
@@ -199,7 +203,6 @@ class PopJournal:
         self._late.clear()
         self._claimed.clear()
         self._told.clear()
-        self._set.clear()
 
     def catch_up(self) -> None:
         """Write the records that the store refused before, if it accepts them now."""
@@ -251,7 +254,6 @@ class PopJournal:
             self._committed = offset
             self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
             self._told = {queue: at for queue, at in self._told.items() if at >= offset}
-            self._set = {queue: said for queue, said in self._set.items() if said[0] >= offset}
 
     def read(self, begin: int | None = None) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
         """Yield (queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of all
@@ -294,11 +296,11 @@ class PopJournal:
         }
 
 
-def _queues_given(entries: dict[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield topic, group and queue id of the queues of which a record says that messages were given away, or that a
-    group began there."""
+def queues_told(entries: dict[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield topic, group and queue id of the queues of which a record says that messages were given away, or where the
+    group began or goes on."""
     yield from (tuple(row[1:4]) for row in entries.get("p", ()))
-    yield from (tuple(row[:3]) for name in ("b", "o") for row in entries.get(name, ()))
+    yield from (tuple(row[:3]) for name in "orb" for row in entries.get(name, ()))
 
 
 def _halves(entries: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:

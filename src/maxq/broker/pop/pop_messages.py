@@ -205,7 +205,6 @@ class PopMessages:
         gone = set(deleted)
         if gone:
             self.buffer.forget([queue for queue in self.buffer.queues() if queue[0] in gone])
-            self.buffer.journal.forget_topics(gone)
             self._orders.forget(gone)
 
     async def _read_elsewhere(self, broker_name: str, topic: str, queue_id: int, offset: int) -> MessageExt | None:

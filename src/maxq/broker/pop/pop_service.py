@@ -12,7 +12,7 @@ Source:
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
@@ -20,7 +20,7 @@ from maxq.broker.failover.assembly import Failover
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.order_service import OrderService
-from maxq.broker.pop.pop_journal import NOT_NOTED
+from maxq.broker.pop.pop_journal import NOT_NOTED, queues_told
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.unfinished_revives import Key, UnfinishedRevives
 from maxq.broker.processors.acknowledgement import remark_of
@@ -104,7 +104,6 @@ class PopService:
         self._needed = -1
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
         self._read_end = 0  # of the journal, by queue offset
-        self._applied_end = 0  # of the journal: what it says before this was applied to the offsets that are here
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
@@ -261,8 +260,6 @@ class PopService:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-            if self._knows:  # what comes later to the log of a slave was not heard of here
-                self._applied_end = self._read_end if self._stood_in else self._journal.end
             if self._stood_in and self._knows:
                 self._kept = self._told()
                 self._kept_end = self._read_end
@@ -292,14 +289,9 @@ class PopService:
         self._knows = False
         self._needed = -1
         self._buffer.clear()
-        known = {
-            queue: self._offsets.query_offset(group, topic, queue_id)
-            for queue in self._journal.set_since(0)
-            for topic, group, queue_id in (queue,)
-        }
         self._journal.forget_late()
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
-        await self._replay(known)
+        await self._replay()
         with self._passed_over("the repair of records that a kill interrupted, so some messages may come twice"):
             self._finish_interrupted()
         if self._stood_in:
@@ -390,9 +382,9 @@ class PopService:
             async with asyncio.timeout(self._settings.broker.revive_interval / 1000):
                 await self._filled.wait()
 
-    async def _replay(self, known: Mapping[tuple[Any, ...], int]) -> None:
-        """Apply the journal. `known` are the offsets of groups, by topic, group and queue, that count more than where
-        records before `_applied_end` told them to go on."""
+    async def _replay(self) -> None:
+        """Apply the journal."""
+        known: dict[tuple[Any, ...], int] = {}
         count = 0
         await self._store.wait_for_dispatch()
         self._orders.table.not_beyond(self._store.max_offset)
@@ -400,7 +392,7 @@ class PopService:
         for batch in self._journal.read():
             for offset, entries in batch:
                 with self._passed_over("record %d of the pop journal", offset):
-                    self._take(offset, entries, known if offset < self._applied_end else {})
+                    self._take(offset, entries, known)
             count += len(batch)
             await asyncio.sleep(0)
         self._make_groups({group for _, group, _ in self._buffer.queues()})
@@ -423,8 +415,15 @@ class PopService:
             keys = self._unfinished.handed_over(self._records.topic, self._settings.broker.revive_queue_num)
             self._buffer.finish(self._buffer.those(keys))
 
-    def _take(self, offset: int, entries: dict[str, list[Any]], known: Mapping[tuple[Any, ...], int]) -> None:
-        self._buffer.replay(offset, entries, known)
+    def _take(self, offset: int, entries: dict[str, list[Any]], known: dict[tuple[Any, ...], int]) -> None:
+        """Apply a record. `known` is where groups were, by topic, group and queue, before this start applied any: where
+        the table has what a record says of that, it may be from later, and counts."""
+        for queue in queues_told(entries):
+            topic, group, queue_id = queue
+            known.setdefault(queue, self._offsets.query_offset(group, topic, queue_id))
+        self._buffer.replay(offset, entries, known if self._journal.has_set(offset) else {})
+        if "r" in entries:
+            self._journal.note_set(offset)
         self._orders.replay(offset, entries)
         self._revive.replay(offset, entries)
         self._unfinished.replay(offset, entries)
@@ -542,7 +541,6 @@ class PopService:
             self._unfinished.oldest_needed(),
         )  # fmt: skip
         before, self._needed = self._needed, min((at for at in sources if at >= 0), default=self._journal.end)
-        self._buffer.note_moves(self._needed, self._orders.knows)
         if at_once or before >= 0:
             self._journal.commit(self._needed if at_once else before)
 

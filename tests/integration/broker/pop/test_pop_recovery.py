@@ -242,8 +242,6 @@ async def _commit(broker: RunningBroker, offset: int, **more: str) -> None:
     ext = {"consumerGroup": GROUP, "topic": "T", "queueId": "0", "commitOffset": str(offset), **more}
     reply = await broker.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
     assert reply.code == ResponseCode.SUCCESS, reply.remark
-    await _turn(broker)
-    broker.controller.offsets.persist()
 
 
 async def _set(broker: RunningBroker, offset: int) -> None:
@@ -280,7 +278,9 @@ async def test_where_an_operator_has_set_a_group_counts_no_more_after_a_kill_whe
     await batch_ack(broker, await popped(broker, max_msg_nums=2))
     await _set(broker, 1)
     assert (await broker.pull("T", 2)).code == ResponseCode.PULL_OFFSET_MOVED
+    await _turn(broker)
     await _commit(broker, 9)
+    broker.controller.offsets.persist()
     successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
     assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 9
     assert bodies(await popped(successor)) == [b"009"]
@@ -298,6 +298,8 @@ async def test_of_a_group_that_pulls_and_pops_nothing_is_lost_and_commits_count_
     acknowledged = await popped(broker, max_msg_nums=6)
     await batch_ack(broker, acknowledged)
     await _commit(broker, 6)
+    await _turn(broker)
+    broker.controller.offsets.persist()
     if is_killed:
         broker = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
     last = await popped(broker)
@@ -315,6 +317,24 @@ async def test_of_a_group_that_pulls_and_pops_nothing_is_lost_and_commits_count_
     assert bodies(await popped(broker)) == [b"007", b"008", b"009"]
 
 
+async def test_where_an_operator_has_set_a_group_counts_no_more_after_a_stop_while_the_disk_is_full(
+    start_broker: Start,
+) -> None:
+    """What it has consumed is committed all the same."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 10, queues=1)
+    await popped(broker, consumer_group="Other")  # so that a start reads the journal
+    await batch_ack(broker, await popped(broker, max_msg_nums=2))
+    await _set(broker, 1)
+    assert (await broker.pull("T", 2)).code == ResponseCode.PULL_OFFSET_MOVED
+    await _turn(broker)
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    await _commit(broker, 9)
+    await broker.stop()
+    broker = await start_broker(**QUICK)
+    assert bodies(await popped(broker)) == [b"009"]
+
+
 @pytest.mark.parametrize("is_new", ["true", "false"])
 async def test_a_group_that_begins_anew_by_pulls_goes_on_there_after_a_kill(
     start_broker: Start, tmp_path: Path, is_new: str
@@ -329,6 +349,7 @@ async def test_a_group_that_begins_anew_by_pulls_goes_on_there_after_a_kill(
     assert reply.code == ResponseCode.SUCCESS, reply.remark
     assert (await broker.pull("T", 4)).code == ResponseCode.SUCCESS
     await _commit(broker, 4, maxqIfNone=is_new)
+    broker.controller.offsets.persist()
     successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
     assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 4
 

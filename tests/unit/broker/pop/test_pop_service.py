@@ -11,9 +11,11 @@ import pytest
 from maxq.broker.failover.assembly import Failover
 from maxq.broker.failover.group_api import Sign
 from maxq.broker.pop.hand_back import HELD_MS
-from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.pop_journal import SET_GROUP, PopJournal
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
+from maxq.broker.tables.offset.operator_changes import OperatorChanges
+from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
 from maxq.codes import ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
@@ -378,9 +380,9 @@ async def test_a_slave_leaves_what_it_does_not_know_to_its_master(
 
 
 async def test_a_slave_that_acts_again_leaves_groups_where_they_have_come_since_an_operator_set_them(
-    slave: PopParts, serve: Callable[[PopParts], Service]
+    make_parts: Callable[..., PopParts], slave: PopParts, serve: Callable[[PopParts], Service]
 ) -> None:
-    master = PopJournal(slave.store, slave.offsets, slave.clock, may_write=lambda: True)
+    master = PopJournal(slave.store, make_parts().offsets, slave.clock, may_write=lambda: True)
     master.write({"r": [["T", GROUP, 0, 1], ["T", GROUP, 1, 2]]})
     slave.offsets.commit_offset("", GROUP, "T", 0, 5)
     service = await _started(serve(slave))
@@ -391,6 +393,66 @@ async def test_a_slave_that_acts_again_leaves_groups_where_they_have_come_since_
     service.start()
     await _until(lambda: service.not_ready() is None)
     assert [slave.offsets.query_offset(GROUP, "T", queue_id) for queue_id in range(2)] == [7, 3]
+
+
+@pytest.mark.parametrize("has_heard", [True, False])
+async def test_a_master_that_returns_leaves_groups_where_its_slave_tells_that_they_are(
+    parts: PopParts, serve: Callable[[PopParts], Service], has_heard: bool
+) -> None:
+    """An operator had set a group at the master; who was killed before the table was in its file applies that from the
+    journal, as the slave has."""
+    parts.create()
+    service = await _started(serve(parts))
+    _popped(parts, 0, 9, invisible_time=3_600_000)
+    older = parts.offsets.to_json()
+    parts.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    service.offsets_set(f"T@{GROUP}", [0])
+    parts.offsets.query_then_erase_reset_offset("T", GROUP, 0)
+    of_slave = parts.offsets.to_json()
+    of_slave["offsetTable"][f"T@{GROUP}"] = {0: 7}
+    service.stop()
+    parts.offsets.from_json(parts.offsets.to_json() if has_heard else older)
+    parts.offsets.take_back_from_slave(of_slave, OperatorChanges.from_json(of_slave))
+    await _started(serve(parts))
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 7
+
+
+async def test_a_group_goes_on_where_it_is_though_what_it_has_popped_since_an_operator_set_it_is_open(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    parts.create()
+    service = await _started(serve(parts))
+    parts.fill(b"%d" % number for number in range(9))
+    parts.offsets.commit_offset("", GROUP, "T", 0, 5)
+    _popped(parts, 5, 1)
+    parts.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    service.offsets_set(f"T@{GROUP}", [0])
+    parts.offsets.query_then_erase_reset_offset("T", GROUP, 0)
+    parts.buffer.add([(parts.point(1, 1), 0, 2)])
+    parts.offsets.commit_offset("", GROUP, "T", 0, 4)  # by pulls
+    service.stop()
+    await _started(serve(parts))
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 4
+
+
+async def test_where_an_operator_set_a_group_counts_when_the_loss_of_power_took_the_one_before(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    parts.create()
+    service = await _started(serve(parts))
+    _popped(parts, 0, 9)
+    parts.offsets.commit_offset("", SET_GROUP, JOURNAL_TOPIC, 0, 5)  # the log had more
+    service.stop()
+    parts.offsets.not_beyond(parts.store.max_offset)
+    older = parts.offsets.to_json()
+    service = await _started(serve(parts))
+    parts.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    service.offsets_set(f"T@{GROUP}", [0])
+    parts.offsets.query_then_erase_reset_offset("T", GROUP, 0)
+    service.stop()
+    parts.offsets.from_json(older)  # it was killed, too
+    await _started(serve(parts))
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 1
 
 
 async def test_a_group_that_began_at_a_slave_gets_what_it_has_not_acknowledged_there(

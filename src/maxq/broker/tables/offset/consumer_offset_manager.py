@@ -58,9 +58,9 @@ class ConsumerOffsetManager(PeriodicManager):
             consumer commits; with `@group` and no queue ids when he has removed all offsets of a group.
         also_kept: each returns when something else beside the file that keeps what operators have set is as safe as
             the settings promise; they raise RequestRefusedError if that fails.
-        oldest_key: `topic@group` of the offset that says what a start reads of a journal in the log. No copy of the
-            table may have it newer than the others: it is on the first page, and a slave takes it when it has all
-            pages.
+        oldest_keys: `topic@group` of the offsets that say what a start reads of a journal in the log. No copy of the
+            table may have them newer than the others: they are on the first page, and a slave takes them when it has
+            all pages.
         when_begun: called with topic, group, queue id and offset when a member of a new group has said where it begins.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
@@ -90,8 +90,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
         self.also_kept: list[Callable[[], Awaitable[None]]] = []
-        self.oldest_key = ""
-        self._oldest: dict[int, int] | None = None  # that the pages of the master that were copied so far say
+        self.oldest_keys: tuple[str, ...] = ()
+        self._oldest: OffsetTable | None = None  # that the first page of the copy under way says
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
         self.changes = OperatorChanges()
@@ -274,7 +274,7 @@ class ConsumerOffsetManager(PeriodicManager):
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
         taken = self._of_living_topics(page)
-        oldest = taken.pop(self.oldest_key, None)
+        oldest = {key: taken.pop(key) for key in self.oldest_keys if key in taken}
         self._oldest = oldest if self._oldest is None else self._oldest
         own = self.slave_commits.table()
         for key in own.keys() & taken.keys():
@@ -323,9 +323,10 @@ class ConsumerOffsetManager(PeriodicManager):
         version = first_page.get("dataVersion")
         if version is not None:
             self.data_version = DataVersion.from_json(version)
-        if self._oldest is not None:
-            self._table(self.oldest_key).update(self._oldest)
-            self._oldest, self._is_dirty = None, True
+        for key, offsets in (self._oldest or {}).items():
+            self._table(key).update(offsets)
+            self._is_dirty = True
+        self._oldest = None
         if self.has_acted:
             self.has_acted, self._is_dirty = False, True
         self.has_set(_set_up_to(first_page))
@@ -588,17 +589,21 @@ class ConsumerOffsetManager(PeriodicManager):
         """
         position = self._places.position_of(mark)
         rows: dict[str, list[bytes]] = {}
-        if not position and (oldest := self.offset_table.get(self.oldest_key)) is not None:
-            rows["offsetTable"] = [offset_row(self.oldest_key, oldest)]
+        first = [] if position else [offset_row(key, offsets) for key, offsets in self._oldest_offsets().items()]
+        if first:
+            rows["offsetTable"] = list(first)
         for name, row in self.rows_from(position):
             if size <= 0:
                 return rows, self._places.mark_of(position)
             some = rows.setdefault(name, [])
-            if some[:1] != [row]:
+            if row not in first:
                 some.append(row)
             size -= len(row)
             position += 1
         return rows, ""
+
+    def _oldest_offsets(self) -> OffsetTable:
+        return {key: dict(self.offset_table[key]) for key in self.oldest_keys if key in self.offset_table}
 
     def flat_offsets(self) -> dict[str, int]:
         """Return the offsets of groups with one queue per topic, by `topic@group`; none where light queues are off."""
@@ -618,9 +623,8 @@ class ConsumerOffsetManager(PeriodicManager):
     def to_json(self) -> dict[str, Any]:
         marks = self._marks()  # first: the rows may be newer, not older
         changes = {CHANGES_NAME: numbers} if (numbers := self.changes.to_json()) else {}
-        oldest = dict(self.offset_table.get(self.oldest_key, ()))
-        offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
-        offsets |= {self.oldest_key: oldest} if oldest else {}
+        oldest = self._oldest_offsets()
+        offsets = {key: dict(table) for key, table in list(self.offset_table.items())} | oldest
         return {
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),

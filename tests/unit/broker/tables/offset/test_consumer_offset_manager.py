@@ -177,6 +177,9 @@ def test_every_row_that_is_there_all_the_time_is_on_a_page(
     assert stayed <= seen
 
 
+READERS = ("reader", "another")
+
+
 class Moving(dict[int, int]):
     """Offsets during whose copy other groups move on."""
 
@@ -193,20 +196,20 @@ class Moving(dict[int, int]):
 
 
 def _move_on(world: BrokerWorld, offset: int) -> None:
-    for topic, group in (("T", "G"), ("journal", "reader")):
+    for topic, group in (("T", "G"), *(("journal", reader) for reader in READERS)):
         world.offsets.commit_offset("c:1", group, topic, 0, offset)
 
 
 def test_what_says_how_much_of_a_journal_is_read_is_not_newer_in_the_file_than_groups_offsets() -> None:
     """They move while the file is put together."""
     world = BrokerWorld()
-    world.offsets.oldest_key = "journal@reader"
+    keys = world.offsets.oldest_keys = tuple(f"journal@{reader}" for reader in READERS)
     _move_on(world, 1)
     table = world.offsets.offset_table
     table["T@Other"] = Moving(world)
-    table["journal@reader"] = table.pop("journal@reader")  # behind it
+    table.update({key: table.pop(key) for key in keys})  # behind it
     rows = json_dialect.loads(world.offsets.encode())["offsetTable"]
-    assert (rows["journal@reader"], rows["T@G"]) == ({"0": 1}, {"0": 1})
+    assert [rows[key] for key in (*keys, "T@G")] == [{"0": 1}] * 3
     assert table["T@G"] == {0: 2}
 
 
