@@ -160,7 +160,7 @@ class PreOnline:
     async def _meet_slave(self, broker_id: int, address: str) -> None:
         info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
         if not await self._copies(broker_id, address, info):
-            log.warning("slave %d at %s does not copy from this master within %d ms: going on without it",
+            log.warning("slave %d at %s does not copy from this master: going on without it (it had %d ms at most)",
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
 
     async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:

@@ -31,6 +31,9 @@ from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
+#: A slave's connection is in one of these states once the slave has said how much it has.
+_BEGUN = (HAConnectionState.TRANSFER, HAConnectionState.SUSPEND)
+
 
 class HAService:
     """Replicates the log to slaves and from a master; see the module's text. Implements `ReplicaAcks` of the broker's
@@ -283,8 +286,8 @@ class HAService:
         if began_at and len(self._group_transfer):  # else nobody waits for what is before
             self._began_at[connection.host] = began_at
         self.notify_transfer_some(connection.replicated_offset)
-        if self._waiting_for_transfer and connection.state is HAConnectionState.TRANSFER:
-            self._transfer_began(connection.host)
+        if self._waiting_for_transfer and connection.state in _BEGUN:
+            self._transfer_began(connection.host, connection.state is HAConnectionState.TRANSFER)
 
     def on_offer(self, link: HAConnectionLink, port: int) -> None:
         """Implement LinkOwner, whose docstring says what is promised."""
@@ -438,13 +441,15 @@ class HAService:
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
         """Wait until this slave's link to its master exists; on a master, until that of a slave from `host` does.
-        Returns False after `timeout_ms`."""
+        Returns False after `timeout_ms`, or at once for a slave that has more than this master, which sends it
+        nothing."""
         is_slave = self._config().broker_role == "SLAVE"
         wanted = "" if is_slave else host
         if is_slave and self.is_client_connected:
             return True
-        if any(one.host == wanted and one.state is HAConnectionState.TRANSFER for one in self.connections):
-            return True
+        states = {one.state for one in self.connections if one.host == wanted}
+        if states.intersection(_BEGUN):
+            return HAConnectionState.TRANSFER in states
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting_for_transfer.append((wanted, future))
         try:
@@ -455,10 +460,10 @@ class HAService:
         finally:
             self._waiting_for_transfer.remove((wanted, future))
 
-    def _transfer_began(self, host: str) -> None:
+    def _transfer_began(self, host: str, is_sent: bool = True) -> None:
         for wanted, future in self._waiting_for_transfer:
             if wanted == host:
-                _settle(future, True)
+                _settle(future, is_sent)
 
     # --- facts ---
 

@@ -432,6 +432,27 @@ def test_waiting_for_a_link_ends_when_it_is_there_or_at_the_timeout() -> None:
     simulated(story)
 
 
+@pytest.mark.parametrize("waits_first", [True, False])
+def test_a_slave_that_has_more_than_its_master_is_not_waited_for(*, waits_first: bool) -> None:
+    """It gets nothing, however long the master waits."""
+
+    async def story(brokers: Brokers) -> None:
+        _, theirs = await brokers.start(OTHER, "ASYNC_MASTER")
+        end = [put(theirs) for _ in range(3)][-1]
+        master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        slave, copy = await brokers.start(SLAVE, "SLAVE", f"{OTHER}:{PORT}")
+        await brokers.until(lambda: copy.max_physical_offset == end)
+        waiting = asyncio.create_task(master.wait_until_transfer(SLAVE, 10_000)) if waits_first else None
+        slave.client.set_master_address(f"{MASTER}:{PORT}")
+        if waiting is None:
+            await brokers.until(lambda: bool(master.suspended))
+            waiting = asyncio.create_task(master.wait_until_transfer(SLAVE, 10_000))
+        async with asyncio.timeout(5):
+            assert not await waiting
+
+    simulated(story)
+
+
 def test_who_is_connected_and_has_asked_for_nothing_does_not_copy() -> None:
     async def story(brokers: Brokers) -> None:
         master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
