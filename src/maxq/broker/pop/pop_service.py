@@ -402,11 +402,13 @@ class PopService:
                      len(self._buffer))  # fmt: skip
 
     def _make_groups(self, groups: Collection[str]) -> None:
-        """Make groups that have popped, where that is allowed, if this broker has not heard of them: they may have been
-        made by their first pop, just before a kill or at a slave that acted. A slave makes those that come to it."""
+        """Make groups that have popped, if this broker has not heard of them, where it was a slave and elsewhere where
+        that is allowed: they may have been made by their first pop, just before a kill or at a slave that acted. A
+        slave makes those that come to it."""
         for group in () if self._stood_in else sorted(groups):
             with self._passed_over("group %s of the pop journal", group):
-                self._groups.find_subscription_group_config(group)
+                if self._groups.find_named_group(group, -1) is None:
+                    self._groups.find_subscription_group_config(group)
 
     def _finish_interrupted(self) -> None:
         self._unfinished.begin()

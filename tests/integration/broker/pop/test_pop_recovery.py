@@ -354,24 +354,45 @@ async def test_a_group_that_begins_anew_by_pulls_goes_on_there_after_a_kill(
     assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 4
 
 
-async def test_a_slave_that_became_the_master_revives_what_a_group_popped_of_which_it_has_not_heard_after_two_starts(
-    start_broker: Start,
-) -> None:
-    broker = await start_broker(**QUICK)
-    await _filled(broker, 2, queues=1)
-    await popped(broker, invisible_time=6_000)
-    await broker.stop()
-    owner, groups = broker.folder / "owner.json", broker.folder / "config" / "subscriptionGroup.json"
+def _make_slave_without_group(folder: Path) -> None:
+    """Have the broker of this folder be one that was a slave, and has not heard of the group."""
+    owner, groups = folder / "owner.json", folder / "config" / "subscriptionGroup.json"
     owner.write_bytes(owner.read_bytes().replace(b"ASYNC_MASTER", b"SLAVE"))
     table = json_dialect.loads(groups.read_bytes())
     del table["subscriptionGroupTable"][GROUP]
     groups.write_bytes(json_dialect.dumps(table))
-    for _ in range(2):
-        broker = await start_broker(**QUICK)
-        await broker.stop()
+
+
+@pytest.mark.parametrize("auto", ["true", "false"])
+async def test_a_slave_that_became_the_master_revives_what_a_group_popped_of_which_it_has_not_heard_after_two_starts(
+    start_broker: Start, auto: str
+) -> None:
+    """An administrator may have made it just before the master went."""
     broker = await start_broker(**QUICK)
+    await _filled(broker, 2, queues=1)
+    await popped(broker, invisible_time=6_000)
+    await broker.stop()
+    _make_slave_without_group(broker.folder)
+    for _ in range(2):
+        broker = await start_broker(**QUICK, autoCreateSubscriptionGroup=auto)
+        await broker.stop()
+    broker = await start_broker(**QUICK, autoCreateSubscriptionGroup=auto)
     await until(lambda: broker.controller.groups.contains_subscription_group(GROUP))
     assert bodies(await popped(broker, poll_time=5_000)) == [b"000", b"001"]
+
+
+async def test_a_group_of_which_a_slave_that_became_the_master_has_not_heard_may_pop_and_acknowledge_at_once(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 3, queues=1)
+    given = await popped(broker, max_msg_nums=2)
+    name = kill(broker, tmp_path / "killed")
+    _make_slave_without_group(tmp_path / "killed")
+    successor = await start_broker(name, **QUICK, autoCreateSubscriptionGroup="false")
+    assert bodies(await popped(successor)) == [b"002"]
+    assert (await batch_ack(successor, given)).code == ResponseCode.SUCCESS
+    assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 2
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

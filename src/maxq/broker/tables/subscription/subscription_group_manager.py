@@ -98,7 +98,10 @@ class SubscriptionGroupManager(PersistentManager):
             return SubscriptionGroupConfig(group_name=group)
         broker = self._settings.broker
         allowed = broker.auto_create_subscription_group or (broker.enable_create_sys_group and is_system_group(group))
-        if not allowed or validate_group(group) is not None:
+        return self._create(group) if allowed else None
+
+    def _create(self, group: str) -> SubscriptionGroupConfig | None:
+        if validate_group(group) is not None:
             return None
         config = SubscriptionGroupConfig(group_name=group)
         log.info("auto create a subscription group, %s", group)
@@ -110,13 +113,14 @@ class SubscriptionGroupManager(PersistentManager):
         """Return the group that the record of the log at this physical offset names; -1: it is not known where that is.
 
         A broker that was a slave when it took the record may not have heard of the group before its master died: it
-        creates the group, as `find_subscription_group_config` does, unless the group is one of the `MOST_DELETED` that
-        were deleted here last. Any other broker has all groups that were not deleted.
+        creates the group, whatever autoCreateSubscriptionGroup says, for an administrator may have made it; unless the
+        group is one of the `MOST_DELETED` that were deleted here last. Any other broker has all groups that were not
+        deleted.
         """
-        may_be_new = self.slave_until > max(physical_offset, 0) and group not in self._deleted_here
-        if may_be_new or self.contains_subscription_group(group):
+        if self.contains_subscription_group(group):
             return self.find_subscription_group_config(group)
-        return None
+        may_be_new = self.slave_until > max(physical_offset, 0) and group not in self._deleted_here
+        return self._create(group) if may_be_new else None
 
     def contains_subscription_group(self, group: str) -> bool:
         """Return whether the group is known, without creating it."""

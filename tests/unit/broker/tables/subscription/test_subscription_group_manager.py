@@ -68,11 +68,12 @@ def test_a_shut_out_group_stays_shut_out_after_a_restart() -> None:
     assert not reloaded(world).subscription_group_table["G"].consume_enable
 
 
+@pytest.mark.parametrize("auto", ["true", "false"])
 def test_a_broker_that_was_a_slave_makes_groups_that_the_log_names_but_not_those_deleted_last(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, auto: str
 ) -> None:
     monkeypatch.setattr(subscription_group_manager, "MOST_DELETED", 2)
-    groups = BrokerWorld().groups
+    groups = BrokerWorld({"autoCreateSubscriptionGroup": auto}).groups
     groups.begin(100)
     for name in ("A", "B", "A", "C"):
         groups.delete_subscription_group_config(name)
@@ -80,6 +81,7 @@ def test_a_broker_that_was_a_slave_makes_groups_that_the_log_names_but_not_those
     found = {name: groups.find_named_group(name, 99) is not None for name in "ABCD"}
     assert found == {"A": False, "B": True, "C": False, "D": True}
     assert groups.find_named_group("D", 100) is not None
+    assert groups.find_named_group("no name", 99) is None
 
 
 @pytest.mark.parametrize(("slave_until", "is_known"), [(100, True), (200, False), (0, False)])
