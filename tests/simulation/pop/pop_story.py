@@ -5,9 +5,10 @@ disks that fail (broker_pair.py). pop_promises.py says what may not happen.
 The brokers are a master and its slave, or one alone. Their check points stay in memory for long, or go to the revive
 topic and through the timer; the files of the log are small, so that everything is written across their ends.
 
-In some stories invisible times are nothing, negative or for ever; a second group pops in any order; a group filters; a
-member pulls and commits beside those that pop; an administrator resets groups, deletes them with their offsets, or
-deletes the topic, which is made again by the next message; the slave stands in for a master that is away.
+In some stories invisible times are nothing, negative or for ever; a second group pops in any order, and may begin at
+the ends of the queues; a group filters; a member pulls and commits beside those that pop; an administrator resets
+groups, deletes them with their offsets, or deletes the topic, which is made again by the next message; the slave stands
+in for a master that is away.
 
 At the end, when nothing goes wrong any more, all that was sent has come, and nothing that was acknowledged comes again.
 """
@@ -16,6 +17,7 @@ import asyncio
 from collections import Counter
 from typing import ClassVar, Final
 
+from maxq.broker.pop.pop_reader import INIT_MAX, INIT_MIN
 from maxq.client.results.pop_result import decode_pop_answer, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
@@ -105,6 +107,10 @@ class PopStory:
         if not self._in_order and not self._pulls:
             kinds = ("reset", "delete group", *kinds)
         self._orders = () if self._acts else wild.choice(((), kinds, (wild.choice(kinds),)))
+        self._begins_late = not self._orders and OTHERS in self._promises and rng.fork("begin").chance(0.5)
+        if self._begins_late:
+            self._settings["initPopOffsetByCheckMsgInMem"] = "false"
+        self._begun: set[int] = set()  # queues that the second group has popped, if it begins at their ends
         self._sending = asyncio.Lock()
         self._queue_of: dict[str, int] = {}
         self._pair: BrokerPair
@@ -196,10 +202,11 @@ class PopStory:
                 queue_id = self._queue_of[body] = rng.below(QUEUES)
                 header = SendMessageRequestHeader("PG", TOPIC, "TBW102", QUEUES, queue_id, 0, 1, 0, properties)
                 text = (body + " " * rng.choice((0, 50, 1_000))).encode()
+                has_begun = not self._begins_late or queue_id in self._begun
                 answer = await self._ask(client, RequestCode.SEND_MESSAGE_V2, header.encode_v2(), text)
                 if answer is not None and answer.code == ResponseCode.SUCCESS:
                     for group, of_group in self._promises.items():
-                        if self._wants(group, body):
+                        if self._wants(group, body) and (group == GROUP or has_begun):
                             of_group.sent.add(body)
             await asyncio.sleep(rng.choice((0.01, 0.1, 0.5)) * rng.uniform(0, 1.5))
 
@@ -285,6 +292,8 @@ class PopStory:
         client = self._client()
         while True:
             holds = await self._pop(client, rng, group)
+            if self._begins_late and group == OTHERS and not holds:  # it has begun, and others send
+                await asyncio.sleep(rng.choice((0.0, 1.0, 4.0)))
             if holds:
                 await self._use(client, holds, rng, group)
             await asyncio.sleep(rng.choice((0.0, 0.05, 0.4)) + self._pause_s)
@@ -295,8 +304,8 @@ class PopStory:
         queue_id = rng.choice((-1, -1, *range(QUEUES)))
         poll_ms = rng.choice((0, 300, 1_500))
         header = PopMessageRequestHeader(
-            group, TOPIC, queue_id, rng.choice((1, 4, 32)), invisible_ms, poll_ms, self._now(), 0, "TAG",
-            self._filters[group], order,
+            group, TOPIC, queue_id, rng.choice((1, 4, 32)), invisible_ms, poll_ms, self._now(),
+            INIT_MAX if self._begins_late and group == OTHERS else INIT_MIN, "TAG", self._filters[group], order,
         )  # fmt: skip
         answer = await self._ask(client, RequestCode.POP_MESSAGE, header.encode(), timeout_ms=poll_ms + TIMEOUT_MS)
         result = None if answer is None else decode_pop_answer(answer, TOPIC, BROKER_NAME, order=order)
@@ -305,6 +314,8 @@ class PopStory:
                 self._promises[group].need_not_come(self._number)
             await asyncio.sleep(0.2)
             return []
+        if group == OTHERS and queue_id >= 0:
+            self._begun.add(queue_id)
         holds = [self._hold(message) for message in result.messages]
         for hold in holds:
             assert self._wants(group, hold.body), f"{self._filters[group]} does not select {hold}"

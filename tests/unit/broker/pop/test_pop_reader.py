@@ -17,6 +17,7 @@ from maxq.protocol.message.pop_extra_info import POP_ORDER_REVIVE_QUEUE, parse_e
 from maxq.runtime.files.system import SystemMappedRegion
 from maxq.store.context.running_flags import DISK_FULL
 from maxq.store.queue.property_filter import PropertyFilter
+from maxq.store.store_results import GetMessageResult, GetMessageStatus
 from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
 
 RETRY = "%RETRY%G_T"
@@ -288,6 +289,53 @@ def test_behind_what_is_on_the_disk_no_queue_is_read(
     assert (found.count, found.rest_num) == ((0, 3) if percent == "0" else (3, 0))
 
 
+MOVED = [
+    GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY, GetMessageStatus.OFFSET_FOUND_NULL,
+]  # fmt: skip
+PASSED = [
+    GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING,
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("status", [*MOVED, *PASSED])
+async def test_a_pop_goes_on_where_the_store_says_that_there_is_something(
+    reader: Reader, parts: PopParts, monkeypatch: pytest.MonkeyPatch, status: GetMessageStatus, order: bool
+) -> None:
+    """At once where the group's offset was wrong, and with the next pop where nothing was for the group."""
+    parts.fill(_some(0, 5))
+    read = parts.store.get_message
+
+    def get_message(group: str, topic: str, queue_id: int, offset: int, *more: Any, **rest: Any) -> GetMessageResult:
+        if offset == 0:
+            return GetMessageResult(status, next_begin_offset=3, max_offset=5)
+        return read(group, topic, queue_id, offset, *more, **rest)
+
+    monkeypatch.setattr(parts.store, "get_message", get_message)
+    first = reader.pop(order=order)
+    if status in PASSED:
+        assert (first.count, first.passed, first.rest_num) == (0, 3, 2)
+        first = reader.pop(order=order)
+    assert (_bodies(first), first.rest_num) == (_some(3, 2), 0)
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 3
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_what_is_given_is_counted_and_what_is_on_the_disk_is_named(
+    reader: Reader, parts: PopParts, monkeypatch: pytest.MonkeyPatch, on_disk: bool
+) -> None:
+    parts.fill(_some(0, 4))
+    parts.store.reader.memory_bytes = 0
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: not on_disk)
+    found = reader.pop(max_msg_nums=3)
+    counter = parts.env.stats.get_counter(GROUP, "T", 0)
+    assert (found.count, len(found.cold)) == (3, int(on_disk))
+    assert (counter.popped_nums, counter.disk_nums) == (3, 3 if on_disk else 0)
+    assert counter.popped_size == sum(len(view) for view in found.buffers)
+    assert 0 < counter.fall_behind_bytes < counter.popped_size
+
+
 # --- retry topics ----------------------------------------------------------------------------------------------------
 
 
@@ -364,6 +412,100 @@ def test_a_retry_topic_without_messages_is_not_made(reader: Reader, parts: PopPa
     assert parts.topics.select_topic_config(RETRY) is None
 
 
+def test_with_separate_retry_queues_a_master_widens_a_retry_topic_that_has_fewer(
+    make_parts: Callable[..., PopParts],
+) -> None:
+    for broker_id, expected in ((0, 4), (1, 1)):
+        parts = make_parts(broker_id=broker_id, useSeparateRetryQueue="true")
+        parts.create(queues=4)
+        parts.create(RETRY)
+        Reader(parts).pop()
+        made = parts.topics.select_topic_config(RETRY)
+        assert made is not None and made.read_queue_nums == expected
+
+
+def test_what_comes_again_is_not_looked_at_when_there_is_enough(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(popFromRetryProbability="0")
+    parts.create()
+    parts.create(RETRY)
+    parts.fill([b"0"])
+    parts.fill([b"again"], RETRY)
+    found = Reader(parts).pop(max_msg_nums=1)
+    assert (_bodies(found), found.rest_num) == ([b"0"], 0)
+
+
+# --- chance ----------------------------------------------------------------------------------------------------------
+
+
+class Chance:
+    """Draws what the test says, below 100."""
+
+    def __init__(self, parts: PopParts, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.drawn = 0
+        monkeypatch.setattr(parts.env.rng, "below", lambda bound: self.drawn)
+
+
+def test_every_queue_is_the_first_to_be_read_sometimes(
+    make_parts: Callable[..., PopParts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = make_parts(priorityOrderAsc="false")
+    parts.create(queues=3)
+    chance, reader = Chance(parts, monkeypatch), Reader(parts)
+    for queue_id in range(3):
+        parts.fill([b"%d" % queue_id] * 2, queue_id=queue_id)
+    for drawn, expected in ((2, b"2"), (3, b"0"), (97, b"1")):
+        chance.drawn = drawn
+        assert _bodies(reader.pop(max_msg_nums=1)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "percent", "first"), [(0, "0", b"new"), (0, "1", b"again"), (49, "50", b"again"), (50, "50", b"new")]
+)
+def test_what_comes_again_is_given_first_as_often_as_the_setting_says(
+    make_parts: Callable[..., PopParts], monkeypatch: pytest.MonkeyPatch, drawn: int, percent: str, first: bytes
+) -> None:
+    parts = make_parts(popFromRetryProbability=percent)
+    parts.create()
+    parts.create(RETRY)
+    parts.fill([b"new"])
+    parts.fill([b"again"], RETRY)
+    Chance(parts, monkeypatch).drawn = drawn
+    assert _bodies(Reader(parts).pop(max_msg_nums=1)) == [first]
+
+
+@pytest.mark.parametrize(("factor", "is_first"), [("0", True), ("1", False), (None, False)])
+def test_priorities_count_as_often_as_the_factor_of_the_group_says(
+    make_parts: Callable[..., PopParts], monkeypatch: pytest.MonkeyPatch, factor: str | None, is_first: bool
+) -> None:
+    """Where they do, what comes again comes first as often as another setting says."""
+    parts = make_parts(popFromRetryProbability="100", popFromRetryProbabilityForPriority="0")
+    parts.create(attributes={"+message.type": "PRIORITY"})
+    parts.create(RETRY)
+    parts.fill([b"new"])
+    parts.fill([b"again"], RETRY)
+    group = parts.groups.subscription_group_table[GROUP]
+    if factor is not None:
+        group = replace(group, attributes={"priority.factor": factor})
+    Chance(parts, monkeypatch)
+    found = Reader(parts).pop(max_msg_nums=1, group=group)
+    assert _bodies(found) == [b"again" if is_first else b"new"]
+
+
+@pytest.mark.parametrize(("drawn", "reads_older", "expected"), [
+    (2, "true", b"older"), (3, "true", b"newer"), (2, "false", b"newer")
+])  # fmt: skip
+def test_of_both_spellings_of_a_retry_topic_one_is_read_at_a_time(
+    make_parts: Callable[..., PopParts], monkeypatch: pytest.MonkeyPatch, drawn: int, reads_older: str, expected: bytes
+) -> None:
+    parts = make_parts(enableRetryTopicV2="true", retrieveMessageFromPopRetryTopicV1=reads_older)
+    for topic in ("T", RETRY, "%RETRY%G+T"):
+        parts.create(topic)
+    parts.fill([b"older"], RETRY)
+    parts.fill([b"newer"], "%RETRY%G+T")
+    Chance(parts, monkeypatch).drawn = drawn
+    assert _bodies(Reader(parts).pop()) == [expected]
+
+
 # --- in order --------------------------------------------------------------------------------------------------------
 
 
@@ -377,11 +519,13 @@ async def test_in_order_only_the_same_attempt_gets_something_of_a_blocked_queue(
     assert (first.revive_qid, first.points, _bodies(first)) == (POP_ORDER_REVIVE_QUEUE, [], _some(0, 2))
     assert first.end_offset == parts.store.max_physical_offset
     assert reader.pop(order=True, attempt_id="b").count == 0
+    assert first.order_count_info == ["0 0 0"]
     again = reader.pop(order=True, attempt_id="a", max_msg_nums=2)
     assert _bodies(again) == _some(0, 2)
     for offset in range(2):
         parts.orders.ack("T", GROUP, 0, offset, again.pop_time, "c")
     assert _bodies(reader.pop(order=True, attempt_id="b")) == _some(2, 2)
+    assert set(_bodies(reader.pop())) == {b"never in order", *_some(2, 2)}, "the block is one for pops in order"
 
 
 async def test_a_reset_lifts_the_block(reader: Reader, parts: PopParts) -> None:
