@@ -2,7 +2,7 @@
 
     offset_table         {"topic@group": {queue id: next queue offset to consume}}   the file
     pull_offset_table    … next offset to pull, for tools; in memory
-    reset_offset_table   … where an administrator wants the group to go on; in memory, taken by the next pull
+    reset_offset_table   … where an administrator wants the group to go on; taken by the next pull; in the file, too
 
 Source:
     broker/offset/ConsumerOffsetManager.java.
@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "consumerOffset.json"
 
 _HAS_ACTED: Final = "hasActed"
+_RESETS: Final = "resets"
 
 
 class ConsumerOffsetManager(PeriodicManager):
@@ -205,6 +206,7 @@ class ConsumerOffsetManager(PeriodicManager):
         if table is None:
             return None
         offset = table.pop(queue_id, None)
+        self._is_dirty = True
         if not table:
             del self._reset_offset_table[key]
         return offset
@@ -629,12 +631,22 @@ class ConsumerOffsetManager(PeriodicManager):
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),
             "offsetTable": offsets,
+            **self._kept_resets(),
             **changes,
             **marks,
         }
 
+    def _kept_resets(self) -> dict[str, OffsetTable]:
+        """Return the resets that no pull has taken, except those of groups that have lost their offsets with a topic:
+        who comes later begins as a new one does. Call it when the rows are copied, which may then be older."""
+        resets = {key: dict(table) for key, table in list(self._reset_offset_table.items())}
+        kept = {key: table for key, table in resets.items() if self.query_offsets(*reversed(split_key(key)))}
+        return {_RESETS: kept} if kept else {}
+
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
+        takes_resets = self._settings.store.broker_role != SLAVE and self._settings.broker.use_server_side_reset_offset
+        self._reset_offset_table = read_offset_table(value, _RESETS) if takes_resets else {}
         self._keys = KeyIndex(self.offset_table)
         self._places = PageMarks()
         up_to = _deleted_up_to(value)

@@ -228,14 +228,41 @@ def test_a_page_of_another_table_is_the_first_one() -> None:
     assert world.offsets.page(mark, 1 << 20) == whole
 
 
-def test_the_table_survives_a_restart_and_resets_do_not() -> None:
-    world = BrokerWorld()
+@pytest.mark.parametrize("enable_lmq", ["true", "false"])
+def test_the_table_survives_a_restart_with_the_resets_that_no_pull_has_taken(enable_lmq: str) -> None:
+    world = BrokerWorld({"enableLmq": enable_lmq})
     world.offsets.commit_offset("c:1", "G", "T", 3, 5)
     world.offsets.assign_reset_offset("T", "G", 4, 7)
+    world.offsets.assign_reset_offset("T", "G", 5, 8)
+    world.offsets.assign_reset_offset("T", "%LMQ%g", 0, 9)
+    assert world.offsets.query_then_erase_reset_offset("T", "G", 5) == 8
     world.offsets.persist()
     again = reloaded(world)
-    assert again.offset_table == {"T@G": {3: 5, 4: 7}}
-    assert not again.has_offset_reset("T", "G", 4)
+    assert again.offset_table["T@G"] == {3: 5, 4: 7, 5: 8}
+    assert [again.has_offset_reset("T", "G", queue_id) for queue_id in (3, 4, 5)] == [False, True, False]
+    assert again.has_offset_reset("T", "%LMQ%g", 0)
+    assert again.query_then_erase_reset_offset("T", "G", 4) == 7
+    again.persist()
+    assert not reloaded(world).has_offset_reset("T", "G", 4)
+
+
+@pytest.mark.parametrize("setting", [{"brokerRole": "SLAVE"}, {"useServerSideResetOffset": "false"}])
+def test_resets_that_no_pull_takes_from_this_broker_are_not_kept(setting: dict[str, str]) -> None:
+    world = BrokerWorld()
+    world.offsets.assign_reset_offset("T", "G", 4, 7)
+    world.offsets.persist()
+    other = BrokerWorld(setting, disk=world.disk).offsets
+    other.load()
+    assert not other.any_reset and other.offset_table == {"T@G": {4: 7}}
+
+
+def test_where_readers_of_a_deleted_topic_begin_is_not_kept_for_who_comes_later() -> None:
+    world = BrokerWorld()
+    world.offsets.commit_pull_offset("c:1", "G", "T", 0, 5)
+    world.offsets.take_deletion(["T"], 100)
+    assert world.offsets.has_offset_reset("T", "G", 0)
+    world.offsets.persist()
+    assert not reloaded(world).any_reset
 
 
 def test_the_file_is_only_written_when_something_changed() -> None:

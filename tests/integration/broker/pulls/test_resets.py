@@ -1,0 +1,60 @@
+"""Where running consumers are told to go on, over starts of the broker."""
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker
+
+
+async def _filled(broker: RunningBroker, count: int) -> None:
+    broker.create_topic("T", 1)
+    await broker.controller.topics.persisted()
+    for number in range(count):
+        await broker.send("T", b"%03d" % number)
+
+
+async def _commit(broker: RunningBroker, offset: int) -> None:
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
+    reply = await broker.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+
+
+async def _goes_on(broker: RunningBroker, offset: int) -> int:
+    """Where a consumer that pulls at `offset` is told to go on."""
+    reply = await broker.pull("T", offset)
+    assert reply.code == ResponseCode.PULL_OFFSET_MOVED, reply.remark
+    return int(reply.ext["nextBeginOffset"])
+
+
+async def test_an_operators_reset_that_no_pull_has_taken_counts_after_a_start(start_broker: Start) -> None:
+    broker = await start_broker()
+    await _filled(broker, 4)
+    assert (await broker.pull("T", 2)).code == ResponseCode.SUCCESS  # the group is known
+    ext = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "1"}
+    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    await broker.stop()
+    broker = await start_broker()
+    await _commit(broker, 4)  # of what it had before
+    assert await _goes_on(broker, 4) == 1
+    await broker.stop()
+    broker = await start_broker()
+    assert (await broker.pull("T", 1)).code == ResponseCode.SUCCESS
+
+
+async def test_a_consumer_that_had_more_than_a_slave_which_became_the_master_misses_nothing_after_one_more_start(
+    start_broker: Start,
+) -> None:
+    broker = await start_broker()
+    await _filled(broker, 2)
+    assert (await broker.pull("T", 0)).code == ResponseCode.SUCCESS  # the group is known
+    await _commit(broker, 8)  # the slave has the offsets, and not all messages
+    await broker.stop()
+    owner = broker.folder / "owner.json"
+    owner.write_bytes(owner.read_bytes().replace(b"ASYNC_MASTER", b"SLAVE"))
+    broker = await start_broker()
+    for body in (b"new", b"newer"):
+        await broker.send("T", body)
+    await broker.stop()
+    broker = await start_broker()
+    assert await _goes_on(broker, 8) == 2
