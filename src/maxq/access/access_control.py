@@ -24,8 +24,9 @@ from maxq.auth.policy_judge import PolicyJudge, PolicyRules
 from maxq.auth.signature import Credentials
 from maxq.auth.tables import AccessTables
 from maxq.auth.user import User, UserType
+from maxq.codes import ResponseCode
 from maxq.config.auth_config import STATEFUL_AUTHENTICATION, AuthConfig
-from maxq.errors import ConfigError, RemoteProtocolError
+from maxq.errors import BrokerError, ConfigError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Processor
@@ -136,6 +137,13 @@ class AccessControl:
         for user in self._users_of_settings():
             if user.username not in self.tables.users:
                 self.tables.create_user(user)
+        if self._own is not None and self.tables.users[self._own.access_key].password != self._own.secret_key:
+            log.warning(
+                "innerClientAuthenticationCredentials gives user %s another secret than %s does: servers that have "
+                "this file's users refuse the requests of this one; set the secret that is right in both places "
+                "(maxq admin updateUser)",
+                self._own.access_key, self.file.path,
+            )  # fmt: skip
         if self.plain is not None:
             self.plain.load()
             if self._settings.auth.migrate_auth_from_v1_enabled:
@@ -178,6 +186,17 @@ class AccessControl:
         if self.guard is None:
             return {}
         return {f"accessRefused_{cause.value}": str(count) for cause, count in self.guard.audit.refused.items()}
+
+
+def with_remedy(error: BaseException) -> str:
+    """Return the text of an error for a server's log. If another server has refused this one's own requests, it names
+    the setting that says as whom they are signed."""
+    if isinstance(error, BrokerError) and error.code == ResponseCode.NO_PERMISSION:
+        return (
+            f"{error}; this server signs its own requests as innerClientAuthenticationCredentials says: the other one "
+            "must know that user, with that secret, as a user of type Super"
+        )
+    return str(error)
 
 
 def _check(settings: AccessSettings) -> None:

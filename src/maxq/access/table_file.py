@@ -18,11 +18,15 @@ FILE_NAME = "auth.json"
 
 
 class TableFile:
-    """Loads and stores the users and policies of one server (ACL 2.0): auth.json in its folder."""
+    """Loads and stores the users and policies of one server (ACL 2.0): auth.json in its folder.
+
+    Attributes:
+        path: of the file.
+    """
 
     def __init__(self, disk: Disk, folder: PurePath, tables: AccessTables) -> None:
         self._disk = disk
-        self._path = folder / FILE_NAME
+        self.path = folder / FILE_NAME
         self._tables = tables
         self._writing = asyncio.Lock()
 
@@ -33,14 +37,14 @@ class TableFile:
             ConfigError: it cannot be read: which file, what to do.
         """
         try:
-            data = self._disk.read(self._path)
+            data = self._disk.read(self.path)
         except FileNotFoundError:
             return
         try:
             decode_tables(data, self._tables)
         except RemoteProtocolError as error:
             raise ConfigError(
-                f"{self._path} holds no users and policies ({error}); restore it from a copy, or delete it and copy "
+                f"{self.path} holds no users and policies ({error}); restore it from a copy, or delete it and copy "
                 "them from another server (copyUser, copyAcl)"
             ) from None
 
@@ -57,7 +61,7 @@ class TableFile:
     def persist(self) -> None:
         """Write the file; blocks until it is durable. Raises OSError if the disk refuses: the file keeps its old
         content."""
-        self._disk.replace(self._path, self.encode(), private=True)
+        self._disk.replace(self.path, self.encode(), private=True)
 
     async def save(self) -> None:
         """Write the present tables; returns when they are durable. Raises OSError if the disk refuses."""

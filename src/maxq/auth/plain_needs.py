@@ -64,7 +64,8 @@ class PlainNeed(NamedTuple):
         owned = account.group_permission(self.name) if self.is_group else account.topic_permission(self.name)
         if owned.allows(self.permission):
             return None
-        return f"No default permission for {'group' if self.is_group else 'topic'}:{self.name}"
+        lacking = self.permission.name
+        return f"No default permission for {'group' if self.is_group else 'topic'}:{self.name} ({lacking})"
 
 
 class PlainNeeds(NamedTuple):

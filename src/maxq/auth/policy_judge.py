@@ -169,8 +169,10 @@ class PolicyJudge:
         for need in needs:
             why = self._decide(username, need, source_ip)
             if why is not None:
+                lacking = " or ".join(action.value for action in need.actions)
                 remark = (
-                    f"{subject_of(username)} has no permission to access {need.resource.key} from {source_ip}, {why}"
+                    f"{subject_of(username)} has no permission to access {need.resource.key} ({lacking}) from "
+                    f"{source_ip}, {why}"
                 )
                 return Refused(DenialCause.NO_PERMISSION, username, remark)
         return None

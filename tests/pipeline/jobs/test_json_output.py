@@ -16,7 +16,7 @@ from maxq.testing.server_process import StandaloneProcess
 from tests.json_output import check_output
 
 TOPIC, LETTERS = "JsonOutput", "%DLQ%G_json"
-OFFLINE = ("pipeline archive compact", "pipeline audit", "pipeline rebuild")
+OFFLINE = ("pipeline archive compact", "pipeline archive table", "pipeline audit", "pipeline rebuild")
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,16 @@ def namesrv(standalone: maxq.Standalone) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with `store`, which no server uses."""
+def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Path]:
+    """A folder with `store`, which no server uses, and `lake`, where the tables of the database json_lake are."""
     folder = tmp_path_factory.mktemp("json")
     with StandaloneProcess(folder=folder / "ended") as server:
         send(server.namesrv_address, TOPIC)
         server.stop()
         shutil.move(server.store, folder / "store")
+    spark.sql(f"CREATE DATABASE json_lake LOCATION '{folder / 'lake'}'")
     yield folder
+    spark.sql("DROP DATABASE json_lake CASCADE")
 
 
 def send(namesrv: str, topic: str) -> None:
@@ -50,6 +52,7 @@ def send(namesrv: str, topic: str) -> None:
         ("sql", f"'SELECT tags, queueId, body, properties FROM {TOPIC}'"),
         ("sql", f"'SELECT 1 FROM {TOPIC} WHERE false'"),
         ("pipeline archive run", f"{{folder}}/archive --topic {TOPIC}"),
+        ("pipeline archive table", "{folder}/archive json_lake.archived"),
         ("pipeline archive verify", "{folder}/archive"),
         ("pipeline archive compact", "{folder}/archive"),
         ("pipeline audit", "{folder}/store"),

@@ -80,7 +80,7 @@ def test_what_policies_do_not_allow_is_refused_with_java_s_words() -> None:
     assert world.ask(request(310, ALICE, b="T")) is None
     refused = world.ask(request(310, ALICE, b="U"))
     assert refused is not None
-    assert refused.remark == "User:alice has no permission to access Topic:U from 10.0.0.1, no matched policies."
+    assert refused.remark == "User:alice has no permission to access Topic:U (Pub) from 10.0.0.1, no matched policies."
     assert cause(world.ask(request(11, ALICE, topic="T", consumerGroup="G"))) is None
     world.session.source_ip = "11.0.0.1"
     assert cause(world.ask(request(11, ALICE, topic="T", consumerGroup="G"))) is DenialCause.NO_PERMISSION
@@ -237,7 +237,7 @@ def test_acl_1_goes_from_white_lists_to_signature_to_permission() -> None:
     assert ask(request(310, Credentials("alice12", "x"), b="X"), "10.8.8.8") == ""
     assert ask(request(310, Credentials("alice12", "x"), b="T")) == "Check signature failed for accessKey=alice12"
     assert ask(request(310, alice, b="T")) == ""
-    assert ask(request(310, alice, b="X")) == "No default permission for topic:X"
+    assert ask(request(310, alice, b="X")) == "No default permission for topic:X (PUB)"
     assert ask(request(17, Credentials("admin12", "secret1"), topic="X")) == ""
 
 

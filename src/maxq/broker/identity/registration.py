@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import field, replace
 from typing import TypeVar
 
+from maxq.access.access_control import with_remedy
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.identity.outer_api import BrokerOuterApi, RegisterResult
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
@@ -376,7 +377,8 @@ class BrokerRegistration:
                 await self._bring_up_to_date(server, ask_first)
             except MaxQError as error:
                 text = "registration with name server %s failed and is tried again and again: %s"
-                log.log(logging.DEBUG if server.is_failing else logging.WARNING, text, server.address, error)
+                level = logging.DEBUG if server.is_failing else logging.WARNING
+                log.log(level, text, server.address, with_remedy(error))
                 server.is_failing = True
                 self._try_again(server)
                 is_reached = not isinstance(error, (RemotingConnectError, RemotingSendError))

@@ -190,7 +190,8 @@ class RoleService:
                 servers say it.
         """
         assert broker_id > MASTER_ID, "a slave has an id of its own"
-        log.warning("this broker becomes slave %d of %s", broker_id, master_address or "an unknown master")
+        whose = f" of {master_address}" if master_address else "; the name servers say who its master is"
+        log.log(logging.INFO if self.is_slave else logging.WARNING, "this broker is slave %d%s", broker_id, whose)
         await self._take(SLAVE, broker_id)
         self._replication.change_to_slave(self._settings.store.ha_master_address or ha_address)
         self.set_master_address(master_address)

@@ -30,6 +30,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
+from maxq.access.access_control import with_remedy
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.master_api import KnownTables, MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
@@ -403,7 +404,7 @@ class SlaveSynchronize:
         return True
 
     def _failed(self, what: str, address: str, error: "Exception | str") -> None:
-        text = str(error)
+        text = error if isinstance(error, str) else with_remedy(error)
         if what not in self._failing:
             log.warning("synchronization with master %s failed, trying again: %s: %s", address, what, text)
         self._failing[what] = text

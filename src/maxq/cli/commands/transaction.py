@@ -137,7 +137,9 @@ async def inspect_transaction(admin: Admin, transaction: Transaction, store: Sto
         history = await admin.transactions.history(transaction)
         verdict, forms = history.verdict, history.forms
     if not forms:
-        raise ClientError(f"no message of transaction {transaction} is stored: it was never opened here, or cleaned")
+        raise ClientError(
+            f"no message of transaction {transaction} is stored: it was never opened here, or was removed since"
+        )
     rows = [
         (
             form_of(message), format_time(message.store_timestamp), message.topic, message.queue_id,

@@ -70,13 +70,18 @@ class MessageAdmin:
         Raises:
             ClientError: no such message.
         """
+        found = await self.find(topic, msg_id, via=via)
+        if found is None:
+            raise ClientError(f"no message {msg_id} in topic {topic}, neither as offset id nor as unique key")
+        return found
+
+    async def find(self, topic: str, msg_id: str, *, via: str | None = None) -> MessageExt | None:
+        """Find a message as `view` does; None if there is no such message."""
         if await self._is_offset_id(via or topic, msg_id):
             with contextlib.suppress(RemotingError, BrokerError):
                 return await self.view_by_offset_id(msg_id, topic)
         found = await self.query_by_unique_key(topic, msg_id, via=via)
-        if not found:
-            raise ClientError(f"no message {msg_id} in topic {topic}, neither as offset id nor as unique key")
-        return found[0]
+        return found[0] if found else None
 
     async def _is_offset_id(self, topic: str, msg_id: str) -> bool:
         """Tell whether an id is an offset message id. Both kinds have one form, but an offset id begins with the

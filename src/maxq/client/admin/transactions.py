@@ -83,7 +83,11 @@ class TransactionAdmin:
         Raises:
             ClientError: no half message of it is left.
         """
-        half = await self._messages.view(HALF_TOPIC, transaction)
+        half = await self._messages.find(HALF_TOPIC, transaction)
+        if half is None:
+            raise ClientError(
+                f"no message of transaction {transaction} is stored: it was never opened here, or was removed since"
+            )
         key = half.uniq_key or ""
         topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
         forms = await self._messages.query_by_unique_key(HALF_TOPIC, key)
@@ -104,7 +108,10 @@ class TransactionAdmin:
         """
         found = await self._messages.query_by_unique_key(DISCARD_TOPIC, transaction, via=HALF_TOPIC)
         if not found:
-            raise ClientError(f"transaction {transaction} was not given up: it is not in {DISCARD_TOPIC}")
+            raise ClientError(
+                f"transaction {transaction} was not given up, so its producer need not be asked again: only one whose "
+                "producer was asked too often, or that is too old, can be resumed"
+            )
         message = found[-1]
         address = host_text(message.store_host)
         await self._messages.resume_check_half_message(address, DISCARD_TOPIC, message.offset_msg_id)
