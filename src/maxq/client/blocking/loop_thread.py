@@ -135,7 +135,10 @@ class SendCall:
         if self._pending is None:
             loop.call_soon_threadsafe(self._begin)
         elif not self._is_half_done.acquire(blocking=False):
-            loop.call_soon_threadsafe(self._go_on)
+            try:
+                loop.call_soon_threadsafe(self._go_on)
+            except RuntimeError:  # a signal handler has ended the loop since the first try was made
+                self.abandon()
 
     def _begin(self) -> None:
         try:
@@ -160,8 +163,8 @@ class SendCall:
             self._go_on()
 
     def _go_on(self) -> None:
-        assert self._loop is not None, "it has begun"
-        self._task = self._loop.create_task(self._start.finish(self._pending))
+        # Not always the loop that was given: a signal handler may have ended that, and started another one.
+        self._task = asyncio.get_running_loop().create_task(self._start.finish(self._pending))
         self._task.add_done_callback(self._end_with)
 
     def _end_with(self, task: asyncio.Task[SendResult]) -> None:
@@ -199,8 +202,10 @@ class SendCall:
         """Give the send up, wherever an interrupt came: no further try is made, and the message may be stored or not.
         Any thread may call it."""
         if self._loop is not None and not self.done():
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            try:
                 self._loop.call_soon_threadsafe(self._cancel)
+            except RuntimeError:  # the loop was closed meanwhile
+                self.abandon()
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -240,8 +245,8 @@ class LoopThread:
 
     @property
     def is_forked(self) -> bool:
-        """Return whether the thread was started in the parent process of a fork, or has died."""
-        return self._thread is not None and not self.is_running
+        """Return whether the thread was started in the parent process of a fork."""
+        return self._thread is not None and self._pid != os.getpid()
 
     @property
     def is_current(self) -> bool:
@@ -255,7 +260,7 @@ class LoopThread:
             ClientError: it runs, here or in the process that this one was forked from.
         """
         if self._thread is not None:
-            raise ClientError("the client is already started" if self.is_running else _FORKED)
+            raise ClientError(_FORKED if self.is_forked else "the client is already started")
         loop = self._loop_factory()
         self._is_stopping, self._runs, self._pid = False, True, os.getpid()
         thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
@@ -275,7 +280,8 @@ class LoopThread:
             if loop is None or thread is None:
                 return
             self._is_stopping = True
-            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -333,11 +339,13 @@ class LoopThread:
     def _given(
         self, give: Callable[[asyncio.AbstractEventLoop], Given], work: Coroutine[Any, Any, Any] | None = None
     ) -> Given:
+        loop: asyncio.AbstractEventLoop | None = None
         try:
             if self.is_forked:
                 raise NotRunningError(_FORKED)
             with self._lock:
-                return give(self._checked())
+                loop = self._checked()
+                return give(loop)
         except NotRunningError:
             if work is not None:
                 work.close()
@@ -345,7 +353,7 @@ class LoopThread:
         except RuntimeError:
             if work is not None:
                 work.close()
-            if (loop := self._loop) is not None and not loop.is_closed():
+            if loop is None or not loop.is_closed():
                 raise  # of what the caller gave
             raise NotRunningError(_ENDED) from None  # a signal handler has ended the loop a moment ago
 

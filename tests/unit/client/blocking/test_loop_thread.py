@@ -7,14 +7,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from maxq.client.blocking.loop_thread import LoopThread
+from maxq.client.blocking.loop_thread import LoopThread, SendCall
 from maxq.client.errors import NotRunningError
 from maxq.client.results.send_result import SendResult, SendStatus, SendWaiter
 from maxq.protocol.message.message_queue import MessageQueue
@@ -110,7 +110,9 @@ class Start:
         if self.stops:
             raise ValueError("no such message")
         for result in self.outcome:
-            waiter.set_result(result)
+            answer = threading.Thread(target=waiter.set_result, args=(result,))  # the thread that waits takes none
+            answer.start()
+            answer.join()
         self.begun.set()
         return self if self.taken else None
 
@@ -194,19 +196,35 @@ def test_no_send_hangs_whose_loop_ends(start: Start) -> None:
         assert ended.value.may_be_stored
 
 
+def test_a_send_goes_on_where_its_first_try_has_failed(thread: LoopThread) -> None:
+    """A signal handler has ended the loop before the first try, and started the client anew."""
+    start, ended = Start(in_thread=True), asyncio.new_event_loop()
+    ended.close()
+    call = SendCall(start, set())  # type: ignore[arg-type]
+    call.give(ended)
+    thread.post(lambda: call.set_result(None))
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(call.result).result(5) is RESULT
+
+
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_an_interrupt_of_a_send_gives_it_up(thread: LoopThread, in_thread: bool) -> None:
     start = Start(in_thread=in_thread)
 
+    raised = threading.Event()
+
     def interrupted(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        if not raised.is_set():
+            raised.set()
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGUSR1, interrupted)
     try:
 
         def interrupt() -> None:
             assert start.begun.wait(5)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            while not raised.wait(0.05):  # CPython waits on if a signal comes just before it begins to wait for a lock
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
         helper = threading.Thread(target=interrupt)
         helper.start()
@@ -223,9 +241,14 @@ class Interrupt(BaseException):
     pass
 
 
+def raise_interrupt() -> None:
+    raise Interrupt
+
+
 @contextlib.contextmanager
-def interrupt_at(number: int) -> Iterator[None]:
-    """Raise what Ctrl-C would at this line, counted from 1, that the thread executes in loop_thread.py."""
+def interrupt_at(number: int, handle: Callable[[], None] = raise_interrupt) -> Iterator[None]:
+    """Call at this line, counted from 1, that the thread executes in loop_thread.py, what a signal handler does: raise
+    what Ctrl-C would, if not told otherwise."""
     lines = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
@@ -234,7 +257,7 @@ def interrupt_at(number: int) -> Iterator[None]:
             return None
         lines += event == "line"
         if event == "line" and lines == number:
-            raise Interrupt
+            handle()
         return trace
 
     before = sys.gettrace()
@@ -269,4 +292,34 @@ def test_of_a_call_that_is_interrupted_at_any_line_nothing_goes_on(thread: LoopT
         while [task for task in asyncio.all_tasks(loop) if not task.done()] and time.monotonic() < ends:
             time.sleep(0.001)
         assert not finished, f"it goes on after an interrupt at line {line}"
+    assert line > 10
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("how", ["run", "send", "a send on its way", "a send whose first try fails"])
+def test_a_call_during_which_a_signal_handler_ends_the_loop_says_so(how: str, restarts: bool) -> None:
+    for line in itertools.count(1):
+        thread = LoopThread()
+        thread.start()
+        handled: list[int] = []
+
+        def end(thread: LoopThread = thread, handled: list[int] = handled) -> None:
+            handled.append(1)
+            thread.stop()
+            if restarts:
+                thread.start()
+
+        outcome = {"a send on its way": [RESULT], "a send whose first try fails": [None]}.get(how, [])
+        start = Start(taken=bool(outcome), outcome=outcome, in_thread=bool(outcome))
+        try:
+            with interrupt_at(line, end):
+                thread.run(asyncio.sleep(0)) if how == "run" else thread.send(start)  # type: ignore[arg-type]
+        except NotRunningError as error:
+            assert "forked" not in str(error), line
+            assert error.may_be_stored or not start.begun.is_set() or not start.taken, line
+        assert not thread._sends, line
+        thread.stop()
+        if not handled:
+            break
     assert line > 10
