@@ -147,7 +147,7 @@ def hold_last_places(
     commit_log: CommitLog, queues: ConsumeQueueStore, deletions: Deletions, ranges: Sequence[tuple[int, int]]
 ) -> bool:
     """Return whether these (start, end) of the log hold the last message of a queue. A log that lost them may have
-    given its place to another message; the places of all others are behind none that it has.
+    given its place to another message; the places of all others lie before one that it knows of.
     """
     for start, end in ranges:
         for offset, message in _messages(commit_log, start, end - start):
@@ -159,7 +159,7 @@ def hold_last_places(
                 queue = queues.open(topic, queue_id)
                 last = queue.unit(queue.max_offset - 1)
                 at = -1 if last is None else last[0]
-                if at <= offset or any(first <= at < behind for first, behind in ranges):
+                if at <= offset:
                     return True
     return False
 
