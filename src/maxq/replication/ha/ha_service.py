@@ -236,11 +236,12 @@ class HAService:
         connection = link.connection
         self._count_slaves_of(connection.host)
         self._links.remove(link)
-        if connection.replicated_offset >= 0 and not self._has_come_back(connection):
+        if connection.replicated_offset >= 0:
             left_at = self._left_at.setdefault(connection.host, [])
             left_at.append(connection.replicated_offset)
-            if not connection.is_distinct and len(left_at) > self._slaves_of.get(connection.host, 1):
-                left_at.remove(max(left_at))  # its slave had a newer connection, which has ended before it
+            known = self._slaves_of.get(connection.host, 1)
+            if not connection.is_distinct and len(left_at) + self._count_here(connection.host) > known:
+                self._note_joined(connection)  # its slave has, or had, a newer connection
         connection.state = HAConnectionState.SHUTDOWN
         log.info(
             "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,
@@ -249,15 +250,13 @@ class HAService:
 
     def _count_slaves_of(self, host: str) -> None:
         """Note how many slaves of this host are here, before one of its connections comes or goes."""
-        count = sum(one.host == host and one.is_distinct and one.replicated_offset >= 0 for one in self.connections)
+        count = self._count_here(host)
         if count > 1:
             self._slaves_of[host] = max(count, self._slaves_of.get(host, 1))
 
-    def _has_come_back(self, gone: HAConnection) -> bool:
-        """Return whether the slave of a connection that ended, of which nothing was heard for long, has another one by
-        now."""
-        is_there = any(one.host == gone.host and one.replicated_offset >= 0 for one in self.connections)
-        return is_there and not gone.is_distinct
+    def _count_here(self, host: str) -> int:
+        """Return how many slaves of this host are here that have begun to copy, as far as is known."""
+        return sum(one.host == host and one.is_distinct and one.replicated_offset >= 0 for one in self.connections)
 
     def _note_joined(self, connection: HAConnection) -> None:
         """Take a slave for one that has come back, if any from its host has gone: of several for the one that had come

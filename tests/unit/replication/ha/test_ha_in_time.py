@@ -536,6 +536,36 @@ def test_a_slave_whose_next_connection_ended_before_its_silent_one_is_one_slave(
     simulated(story)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_slave_that_died_is_not_back_when_another_of_its_host_is(is_late: bool) -> None:
+    """`is_late`: the connection that the other one had before ends last."""
+
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER", acting_master=True, replicas=3)
+        first = put(store)
+        died = await _copied(brokers, master)
+        before = await _copied(brokers, master)
+        died.write(encode_report(first))  # there are two
+        await brokers.until(lambda: all(connection.is_distinct for connection in master.connections))
+        end = put(store)
+        ended = [died, before] if is_late else [before, died]
+        if not is_late:
+            before.close()
+            await brokers.until(lambda: master.connection_count == 1)
+        again = await _copied(brokers, master)
+        assert master.known_to_slaves() == first
+        for writer in ended:
+            writer.close()
+        await brokers.until(lambda: master.connection_count == 1)
+        assert master.connections[0].replicated_offset == end
+        assert master.known_to_slaves() == first
+        await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: master.known_to_slaves() == end)
+        again.close()
+
+    simulated(story)
+
+
 async def _copied(brokers: Brokers, master: HAService) -> asyncio.StreamWriter:
     """A connection of a slave that has all there is, and says so."""
     count = master.connection_count
