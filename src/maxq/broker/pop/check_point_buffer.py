@@ -272,6 +272,8 @@ class CheckPointBuffer:
             self.journal.write({"r": [[topic, group, queue_id, offset]]})
         elif at_end:
             self.journal.write({"b": [[topic, group, queue_id, offset]]})
+            if self._ended_here is not None:
+                self._ended_here.setdefault((topic, group, queue_id), Spans())  # the master hears of the queue
 
     def _number(self) -> int:
         self._next_number += 1
@@ -697,8 +699,8 @@ class CheckPointBuffer:
 
     def done_here(self) -> list[list[Any]]:
         """Return what a slave that acts as master has done, as [topic, group, queue id, committed offset, bounds]: the
-        offset of each queue from which messages were given out or were done, and start and end of each range of
-        queue offsets whose messages are done (Spans)."""
+        offset of each queue from which messages were given out or were done, or where a group began, and start and end
+        of each range of queue offsets whose messages are done (Spans)."""
         done = self._ended_here or {}
         return [
             [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), spans.bounds()]

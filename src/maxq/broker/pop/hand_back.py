@@ -19,9 +19,10 @@ The answer's body is a JSON object; empty from a slave that did not act as maste
     noted    numbers of those among them of which the journal tells before `end`: the master gave them. What it does not
              know of these any more it has handed over to the revive topic as it ended, or revived, and what the slave
              was told of acks goes there; slaves of earlier versions do not tell
-    done     of each queue of which the slave gave something away, or in which something has ended: how far the group
-             has come, and which messages are done (CheckPointBuffer.done_here). The master may have given such a
-             message to somebody else before it was away, and its slave did not learn of that
+    done     of each queue of which the slave gave something away, in which something has ended, or at whose end a
+             group began: how far the group has come, and which messages are done (CheckPointBuffer.done_here). The
+             master may have given such a message to somebody else before it was away, and its slave did not learn of
+             that
     earlier  receipts that messages had before the slave, or the master before it, changed their time (PopJournal, h)
     twins    pairs of numbers of check points that hold the same message (PopJournal, t)
     log      physical end of the slave's log: rows of topics that were deleted behind it count for nothing

@@ -47,6 +47,9 @@ class Journal:
     def copied_end(self) -> int:
         return self.copied
 
+    def tells_of(self, topic: str, group: str, queue_id: int) -> bool:
+        return False
+
     def mark(self) -> LogMark:
         return LogMark(len(self.records), 0)
 

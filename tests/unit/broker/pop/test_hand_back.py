@@ -303,6 +303,15 @@ def test_a_group_goes_to_where_it_was_at_the_slave_when_its_open_messages_cannot
     assert _open(master) == [(RENEWED.pop_time, [0])]
 
 
+def test_a_group_that_began_at_the_end_at_the_slave_goes_on_there_though_it_was_given_nothing() -> None:
+    slave, master = _acting(), _buffer()
+    for buffer, offset in ((slave, 7), (master, -1)):
+        cast(Offsets, buffer._offsets).committed = offset
+    slave.begins("T", "G", 0, 7, at_end=True)
+    _take_in(master, _encode(0, slave))
+    assert cast(Offsets, master._offsets).committed == 7
+
+
 def test_what_a_slave_put_in_the_place_of_a_check_point_is_noted_before_its_end() -> None:
     master, slave = _buffer(OWN), _acting(OWN)
     (live,) = slave.those([OWN.key])
