@@ -29,9 +29,10 @@ from maxq.broker.tables.offset.operator_changes import NAME as CHANGES_NAME
 from maxq.broker.tables.offset.operator_changes import OperatorChanges, of_group
 from maxq.broker.tables.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.tables.offset.slave_commits import SlaveCommit, SlaveCommits
-from maxq.broker.tables.persistent_manager import PeriodicManager, next_version
+from maxq.broker.tables.persistent_manager import PeriodicManager, next_version, object_member
 from maxq.broker.tables.topic.topic_validator import SYSTEM_GROUP_PREFIX
 from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.runtime.turns import Turns
@@ -636,17 +637,22 @@ class ConsumerOffsetManager(PeriodicManager):
             **marks,
         }
 
-    def _kept_resets(self) -> dict[str, OffsetTable]:
+    def _kept_resets(self) -> dict[str, dict[str, int]]:
         """Return the resets that no pull has taken, except those of groups that have lost their offsets with a topic:
         who comes later begins as a new one does. Call it when the rows are copied, which may then be older."""
         resets = {key: dict(table) for key, table in list(self._reset_offset_table.items())}
-        kept = {key: table for key, table in resets.items() if self.query_offsets(*reversed(split_key(key)))}
+        kept = {
+            f"{queue_id}@{key}": offset
+            for key, table in resets.items()
+            if self.query_offsets(*reversed(split_key(key)))
+            for queue_id, offset in table.items()
+        }
         return {_RESETS: kept} if kept else {}
 
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
         takes_resets = self._settings.store.broker_role != SLAVE and self._settings.broker.use_server_side_reset_offset
-        self._reset_offset_table = read_offset_table(value, _RESETS) if takes_resets else {}
+        self._reset_offset_table = _read_resets(value) if takes_resets else {}
         self._keys = KeyIndex(self.offset_table)
         self._places = PageMarks()
         up_to = _deleted_up_to(value)
@@ -663,6 +669,20 @@ def tells_of_acting(value: Mapping[str, Any]) -> bool:
     """Return whether a table of offsets, or a page of it, is that of a slave that has owned the offsets since it last
     copied its master's. RocketMQ's slaves do not say."""
     return value.get(_HAS_ACTED) is True
+
+
+def _read_resets(value: dict[str, Any]) -> OffsetTable:
+    """Read the resets that no pull had taken when a table was stored, by `queue@topic@group`."""
+    table: OffsetTable = {}
+    for name, offset in object_member(value, _RESETS).items():
+        queue_id, _, key = name.partition("@")
+        try:
+            table.setdefault(key, {})[int(queue_id)] = int(offset)
+        except (TypeError, ValueError):
+            raise RemoteProtocolError(
+                f"{_RESETS} are numbers by queue@topic@group, not {name}: {offset!r:.80}"
+            ) from None
+    return table
 
 
 def _deleted_up_to(value: dict[str, Any]) -> int | None:

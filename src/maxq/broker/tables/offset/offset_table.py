@@ -145,13 +145,13 @@ def keys_on(page: Mapping[str, Any]) -> set[str]:
     return {*(page.get("offsetTable") or {}), *(page.get("lmqOffsetTable") or {})}
 
 
-def read_offset_table(value: Mapping[str, Any], name: str = "offsetTable") -> OffsetTable:
-    """Read the member `name` of a file or an answer; empty if there is none.
+def read_offset_table(value: Mapping[str, Any]) -> OffsetTable:
+    """Read the member `offsetTable` of a file or an answer; empty if there is none.
 
     Raises:
         RemoteProtocolError: these are not offsets.
     """
-    return {key: _queue_offsets(key, table) for key, table in object_member(value, name).items()}
+    return {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
 
 
 def _queue_offsets(key: str, table: Any) -> dict[int, int]:

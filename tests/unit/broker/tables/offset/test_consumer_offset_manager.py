@@ -246,6 +246,16 @@ def test_the_table_survives_a_restart_with_the_resets_that_no_pull_has_taken(ena
     assert not reloaded(world).has_offset_reset("T", "G", 4)
 
 
+def test_resets_in_the_file_have_names_that_every_reader_of_json_takes_and_are_numbers() -> None:
+    world = BrokerWorld()
+    world.offsets.assign_reset_offset("T", "G", 4, 7)
+    value = json_dialect.loads(world.offsets.encode())
+    assert value["resets"] == {"4@T@G": 7}
+    for wrong in ({"T@G": 7}, {"4@T@G": None}, {"4@T@G": {}}, [7]):
+        with pytest.raises(RemoteProtocolError, match="resets"):
+            world.offsets.from_json({**value, "resets": wrong})
+
+
 @pytest.mark.parametrize("setting", [{"brokerRole": "SLAVE"}, {"useServerSideResetOffset": "false"}])
 def test_resets_that_no_pull_takes_from_this_broker_are_not_kept(setting: dict[str, str]) -> None:
     world = BrokerWorld()
