@@ -20,7 +20,7 @@ from maxq.client.instance.pull_stream import CHANGING, PullStream
 from maxq.client.namespace import unwrap
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import MQVersion, RequestCode, ResponseCode
-from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
+from maxq.errors import BrokerError, ClientError, RemotingError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -31,7 +31,7 @@ from maxq.protocol.header.pull import (
     PULL_FLAG_SUSPEND,
 )
 from maxq.protocol.message import message_const as const
-from maxq.protocol.message.message import MessageExt, decode_batch, decode_records
+from maxq.protocol.message.message import MessageExt, decode_inner_batch, decode_records
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.received_cy import Pull, keep_records, read_records
@@ -370,15 +370,10 @@ def wanted_tags(subscription: SubscriptionData) -> set[str] | None:
 def unpack(message: MessageExt) -> list[MessageExt]:
     """Return the messages of an inner batch, with consecutive queue offsets; an ordinary message unchanged. A message
     that is wrongly marked as a batch is returned unchanged as well: its `body_fault` says why."""
-    if message.sys_flag & _INNER_BATCH != _INNER_BATCH or message.body_fault:
+    if message.sys_flag & _INNER_BATCH != _INNER_BATCH:
         return [message]
-    try:
-        batch = decode_batch(message.body, message.topic)
-    except RemoteProtocolError as error:
-        message.body_fault = str(error)
-        return [message]
+    batch = decode_inner_batch(message)
     if not batch:
-        message.body_fault = "the body is marked as a batch, and has no message"
         return [message]
     return [
         MessageExt(

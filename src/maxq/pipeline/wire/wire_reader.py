@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from maxq.arrow.schemas import BODY_FAULT, base_column
-from maxq.errors import RemoteProtocolError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import POSITION_COLUMNS, RecordBatches, Rows, scan_rows
@@ -18,7 +17,7 @@ from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message import record_layout as layout
-from maxq.protocol.message.message import MessageExt, decode_batch, decode_record, encode_record
+from maxq.protocol.message.message import MessageExt, decode_inner_batch, decode_record, encode_record
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.store.log import record_cy as rc
 
@@ -130,7 +129,9 @@ class WireReader:
     def _batches(self, made: RecordBatches, view: memoryview, rows: Rows) -> Iterator[pa.RecordBatch]:
         if self._tags:
             rows = with_tags(view, rows, self._tags)
-        yield from made.batches(view, rows)
+        for batch in made.batches(view, rows):
+            yield _with_batch_faults(batch, view, rows)
+            rows = rows[batch.num_rows :]
 
 
 class _Gathered:
@@ -268,6 +269,22 @@ def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryvie
     return memoryview(copy)
 
 
+def _with_batch_faults(batch: pa.RecordBatch, view: memoryview, rows: Rows) -> pa.RecordBatch:
+    """Return a batch whose column bodyFault, if it has one, also tells of messages that are wrongly marked as an inner
+    batch. It has the first of `rows`."""
+    place = batch.schema.get_field_index(BODY_FAULT)
+    marked = np.flatnonzero((rows[: batch.num_rows, rc.C_SYS_FLAG] & _INNER_BATCH) == _INNER_BATCH)
+    if place < 0 or not len(marked):
+        return batch
+    faults = batch.column(place).to_pylist()
+    for row in marked.tolist():
+        at, size = rows[row, (rc.C_POSITION, rc.C_SIZE)].tolist()
+        message = decode_record(view[at : at + size], inflate=True)
+        decode_inner_batch(message)
+        faults[row] = message.body_fault or None
+    return batch.set_column(place, batch.schema.field(place), pa.array(faults, pa.string()))
+
+
 def _unpacked(view: memoryview, rows: Rows) -> memoryview:
     """Copy records, with one record for each message of an inner batch, as consumers get them."""
     found = bytearray()
@@ -276,14 +293,8 @@ def _unpacked(view: memoryview, rows: Rows) -> memoryview:
             found += view[at : at + size]
             continue
         outer = decode_record(view[at : at + size], inflate=True)
-        if outer.body_fault:  # the body is read as it is
-            found += view[at : at + size]
-            continue
-        try:
-            batch = decode_batch(outer.body, outer.topic)
-        except RemoteProtocolError:
-            batch = []
-        if not batch:  # wrongly marked as one, or its body was left out: it is one message
+        batch = decode_inner_batch(outer)
+        if not batch:  # wrongly marked as one, or its body is unreadable or was left out: it is one message
             found += view[at : at + size]
             continue
         for place, inner in enumerate(batch):

@@ -408,6 +408,21 @@ def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Messa
     return list(each_of_batch(data, topic))
 
 
+def decode_inner_batch(message: MessageExt) -> list[Message]:
+    """Decode the messages of an inner batch, whose body is not compressed any more. Empty: it is wrongly marked as one,
+    or its body is unreadable, and its `body_fault` says why."""
+    if message.body_fault:
+        return []
+    try:
+        found = decode_batch(message.body, message.topic)
+    except RemoteProtocolError as error:
+        message.body_fault = str(error)
+        return []
+    if not found:
+        message.body_fault = "the body is marked as a batch, and has no message"
+    return found
+
+
 def each_of_batch(data: bytes | bytearray | memoryview, topic: str) -> Iterator[Message]:
     """Yield the messages of `decode_batch` one after the other. Raises the same error when it reaches it."""
     view = memoryview(data)

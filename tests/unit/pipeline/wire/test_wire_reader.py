@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maxq.api import Admin, Message, MessageQueue, Producer
+from maxq.arrow.message_columns import batch_of_messages
+from maxq.client.instance.pull_api import unpack
 from maxq.errors import DataLossError, PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
-from maxq.pipeline.records.record_batches import scan_rows
+from maxq.pipeline.records.record_batches import RecordBatches, scan_rows
 from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.source.scan import wire_partitions
 from maxq.pipeline.wire import wire_reader
@@ -20,7 +22,7 @@ from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message.message import MessageExt, encode_record
+from maxq.protocol.message.message import MessageExt, decode_records, encode_record
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.standalone import Standalone
 from maxq.store.log import record_cy
@@ -224,3 +226,27 @@ def test_what_is_wrongly_marked_as_a_batch_is_one_message() -> None:
     )
     rows, _, _ = scan_rows(view, 0, len(view), 0, 9, check_offset=False)
     assert bytes(wire_reader._unpacked(view, rows)) == bytes(view)
+
+
+def test_what_is_wrongly_marked_as_a_batch_has_the_fault_that_poll_arrow_tells() -> None:
+    marked = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+    sent = [
+        MessageExt("T", body, {}, queue_offset=n, sys_flag=flag, store_host=bytes(8), born_host=bytes(8))
+        for n, (body, flag) in enumerate(
+            [(b"before", 0), (b"no batch", marked), (b"", marked), (b"no zip", marked | 1), (b"no zip", 1)]
+        )
+    ]
+    data = b"".join(map(encode_record, sent))
+    told = [one for message in decode_records(data, inflate=True) for one in unpack(message)]
+    columns = ("body", "bodyFault")
+    expected = batch_of_messages(told, columns).to_pylist()
+    assert [bool(row["bodyFault"]) for row in expected] == [False, True, True, True, True]
+    rows, _, _ = scan_rows(memoryview(data), 0, len(data), 0, 9, check_offset=False)
+    reader = WireReader(ReadOptions.parse({"rocketmq.namesrv": "localhost:1", "subscribe": "T"}, streaming=False))
+    for cut in (5, 2):
+        made = RecordBatches(columns, "b")
+        made.max_rows = cut
+        batches = list(reader._batches(made, memoryview(data), rows))
+        assert [row for batch in batches for row in batch.to_pylist()] == expected
+    (without,) = reader._batches(RecordBatches(("body",), "b"), memoryview(data), rows)
+    assert without.column("body").to_pylist() == [row["body"] for row in expected]
