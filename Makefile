@@ -27,7 +27,7 @@ SHARE ?= 1
 LEAST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs docs-serve docs-look pages hooks clean
+.PHONY: help setup java run demo-ha demo-dledger check test test-long pytest lint types affected fmt sim torture hostile fuzz mutants interop bench wheel release-tools wheels try-wheels release changelog docs docs-serve docs-look pages hooks clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,12 +66,15 @@ demo-dledger: setup ## three brokers elect their master, which is killed three t
 check: setup ## for the loop of work, 90 s: lint, types, unit tests of what changed since BASE=main, and of the core
 	@$(MAKE) --no-print-directory -j3 lint types affected
 
-test: setup java ## set up and run every check in its short form
+test: setup java ## set up and run every check, the tests in their short form
 	@# mypy keeps one core busy for a minute, and the tests need not wait for it: what it says comes after theirs.
 	@$(MAKE) --no-print-directory -kj2 lint types >$(VENV)/lint.log 2>&1 & checks=$$!; trap 'kill $$checks' INT TERM; \
 	  $(MAKE) --no-print-directory pytest; tests=$$?; wait $$checks; checks=$$?; cat $(VENV)/lint.log; \
 	  said() { test $$1 = 0 && echo passed || echo FAILED; }; \
 	  echo "make test: tests $$(said $$tests), lint and types $$(said $$checks)"; test $$tests$$checks = 00
+
+test-long: setup java ## the tests in their long form: more seeds, all rows of each matrix, campaigns of minutes
+	$(SIDE_BY_SIDE) --processes 6 -m 'not interop' tests
 
 pytest: setup
 	@# Six processes on two cores: many tests wait, for clocks, disks and each other.

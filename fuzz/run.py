@@ -68,10 +68,10 @@ def fuzz(target: Target, rng: random.Random, *, seconds: float, inputs: int | No
     return count
 
 
-def check_growth(target: Target, rng: random.Random) -> None:
-    """The same inputs twice must not leave more memory behind the second time."""
+def check_growth(target: Target, rng: random.Random, count: int = 300) -> None:
+    """The same `count` inputs twice must not leave more memory behind the second time."""
     seeds = target.seeds()
-    inputs = [mutate(rng, rng.choice(seeds), seeds)[:20_000] for _ in range(300)]
+    inputs = [mutate(rng, rng.choice(seeds), seeds)[:20_000] for _ in range(count)]
     sizes = []
     tracemalloc.start()
     for _ in range(3):

@@ -1,8 +1,10 @@
-"""What Python's cycle collector looks at."""
+"""The form of a run, short or long, and what Python's cycle collector looks at."""
 
 import gc
 
 import pytest
+
+from tests import short_form
 
 #: Objects that come before garbage is looked for (Python's own number is 700), and rounds before a larger one.
 _COLLECT_AT = (5_000, 10, 10)
@@ -13,6 +15,11 @@ def _set_heap_aside() -> None:
     which it would spend a tenth of the processor time of all tests."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the form before tests are imported, which ask for it."""
+    short_form.choose(config.option.markexpr)
 
 
 def pytest_collection_finish() -> None:

@@ -33,8 +33,8 @@ from _pytest.pathlib import cleanup_numbered_dir
 
 SPARK_FOLDER: Final = "tests/pipeline/"
 _WITHOUT_SESSION: Final = "tests/pipeline/processes/"
-#: Folders of the second half of the tests with a Spark session; the others are the first.
-SECOND_SESSION: Final = ("tests/pipeline/jobs/", "tests/pipeline/sql/")
+#: The folder of the second half of the tests with a Spark session; the others are the first.
+SECOND_SESSION: Final = "tests/pipeline/jobs/"
 _WAITING: Final = ("tests/integration/", _WITHOUT_SESSION)
 #: What a process may take to end when it is not needed any more.
 _END_SECONDS: Final = 60
@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def unit_of(nodeid: str) -> str:
     """Return what one process runs as a whole: the file of a test, or a folder of those that share a session."""
     if nodeid.startswith(SPARK_FOLDER) and not nodeid.startswith(_WITHOUT_SESSION):
-        return SECOND_SESSION[0] if nodeid.startswith(SECOND_SESSION) else SPARK_FOLDER
+        return SECOND_SESSION if nodeid.startswith(SECOND_SESSION) else SPARK_FOLDER
     return nodeid.partition("::")[0]
 
 
@@ -61,7 +61,7 @@ class Units:
         units: dict[str, list[int]] = {}
         for number, nodeid in enumerate(nodeids):
             units.setdefault(unit_of(nodeid), []).append(number)
-        self._first = [numbers for name in (SPARK_FOLDER, SECOND_SESSION[0]) if (numbers := units.pop(name, []))]
+        self._first = [numbers for name in (SECOND_SESSION, SPARK_FOLDER) if (numbers := units.pop(name, []))]
         self._kinds: list[list[list[int]]] = [[], []]
         for name, numbers in units.items():
             self._kinds[name.startswith(_WAITING)].append(numbers)

@@ -27,6 +27,7 @@ from tests.integration.access.test_every_request import served
 from tests.integration.access.test_strangers import HER_GROUP, HER_TOPIC, MALLORY, OTHERS, OWNER, PLAIN_FILE, SECRET
 from tests.integration.access.world import ACL_2, GuardedBroker, GuardedNamesrv, signed, until
 from tests.integration.broker.transactions.transaction_world import CALM, COMMIT, Half, half_of
+from tests.short_form import long_form
 from tests.unit.auth.test_needs import OPEN
 
 MARK = b"FOR-ALICE-ONLY"
@@ -157,7 +158,7 @@ class Scene:
         assert json.loads(listed.body_bytes)["consumerIdList"] == [ALICE_CLIENT]
 
 
-@pytest.fixture(params=["ACL 2.0", "ACL 1.0"])
+@pytest.fixture(params=["ACL 2.0", *long_form(["ACL 1.0"])])
 async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
     root = {"innerClientAuthenticationCredentials": '{"accessKey":"admin12","secretKey":"admin-secret"}'}
     if request.param == "ACL 1.0":

@@ -129,6 +129,7 @@ def test_metadata_says_what_it_is_and_needs(wheel: Path) -> None:
     assert facts["Version"] == maxq.__version__
 
 
+@pytest.mark.slow  # compiles everything once more
 def test_the_source_archive_builds_and_gives_the_same_files(wheel: Path, source: Path, tmp_path: Path) -> None:
     for folder in ("sdist", "unpacked", "pure"):
         (tmp_path / folder).mkdir()

@@ -230,6 +230,7 @@ def test_verify_names_what_is_gone_harmed_or_late_and_a_new_run_mends_it(
     assert places(spark, tmp_path) == expected(40, 3)
 
 
+@pytest.mark.slow
 def test_an_archive_of_many_files_is_written_and_verified(
     spark: SparkSession, standalone: maxq.Standalone, producer: Producer, tmp_path: Path
 ) -> None:

@@ -195,6 +195,7 @@ def test_units_behind_the_end_of_a_log_are_faults_where_no_broker_runs(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
     """What a kill left is sound; beside it, copies of which one has a flipped byte and one a torn tail, whose unit and
     entries are faults, as in `store check`."""
@@ -221,9 +222,13 @@ def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
-def test_java_s_own_stores_are_sound(spark: SparkSession) -> None:
-    assert found(run_whole(spark, STORES / "clean")) == []
-    assert found(run_whole(spark, STORES / "ha/master", STORES / "ha/slave")) == []
+@pytest.mark.parametrize("names", [("clean",), pytest.param(("ha/master", "ha/slave"), marks=pytest.mark.slow)])
+def test_java_s_own_stores_are_sound(spark: SparkSession, names: tuple[str, ...]) -> None:
+    assert found(run_whole(spark, *(STORES / name for name in names))) == []
+
+
+@pytest.mark.slow
+def test_java_s_own_stores_of_a_dledger_group_differ_by_what_one_has_not_dispatched(spark: SparkSession) -> None:
     result = run_whole(spark, STORES / "dledger/n1", STORES / "dledger/n0")
     assert {(store, kind) for store, kind, _ in result.by_kind} <= {(str(STORES / "dledger/n0"), "unit missing")} | {
         (str(STORES / "dledger/n0"), kind) for kind in ("unit overwritten", "unit of no record")

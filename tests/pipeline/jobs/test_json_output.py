@@ -14,6 +14,7 @@ from maxq.api import Message, Producer
 from maxq.cli.app import run
 from maxq.testing.server_process import StandaloneProcess
 from tests.json_output import check_output
+from tests.short_form import long_form
 
 TOPIC, LETTERS = "JsonOutput", "%DLQ%G_json"
 OFFLINE = ("pipeline archive compact", "pipeline archive table", "pipeline audit", "pipeline rebuild")
@@ -50,19 +51,19 @@ def send(namesrv: str, topic: str) -> None:
     ("command", "arguments"),
     [
         ("sql", f"'SELECT tags, queueId, body, properties FROM {TOPIC}'"),
-        ("sql", f"'SELECT 1 FROM {TOPIC} WHERE false'"),
+        *long_form([("sql", f"'SELECT 1 FROM {TOPIC} WHERE false'")]),
         ("pipeline archive run", f"{{folder}}/archive --topic {TOPIC}"),
         ("pipeline archive table", "{folder}/archive json_lake.archived"),
         ("pipeline archive verify", "{folder}/archive"),
-        ("pipeline archive compact", "{folder}/archive"),
+        *long_form([("pipeline archive compact", "{folder}/archive")]),
         ("pipeline audit", "{folder}/store"),
         ("pipeline rebuild", "{folder}/store --output {folder}/built"),
-        ("pipeline replay", f"{{folder}}/archive --to {TOPIC}Again --dry-run"),
+        *long_form([("pipeline replay", f"{{folder}}/archive --to {TOPIC}Again --dry-run")]),
         ("pipeline replay", f"--store {{folder}}/store --to {TOPIC}Again"),
         ("pipeline dlq show", "G_json"),
-        ("pipeline dlq show", "--summary"),
+        *long_form([("pipeline dlq show", "--summary")]),
         ("pipeline dlq export", "{folder}/letters -g G_json"),
-        ("pipeline dlq redrive", "G_json --record {folder}/record --dry-run"),
+        *long_form([("pipeline dlq redrive", "G_json --record {folder}/record --dry-run")]),
         ("pipeline dlq redrive", "G_json --record {folder}/record"),
     ],
 )

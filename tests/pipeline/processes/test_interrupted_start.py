@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.short_form import long_form
+
 PATIENCE_SECONDS = 120
 
 #: Ctrl-C as soon as Java was started, before and behind the making of a session, when its context is there already, and
@@ -41,7 +43,7 @@ sys.exit(run(["sql", "SELECT 1", "--master", "local[1]", "-n", "127.0.0.1:1"]))
 """
 
 
-@pytest.mark.parametrize("where", ["java", "session", "behind", "rule"])
+@pytest.mark.parametrize("where", ["session", *long_form(["java", "behind", "rule"])])
 def test_while_spark_starts_java_is_ended(where: str) -> None:
     command = [sys.executable, "-c", _PRESSED, where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)

@@ -84,6 +84,7 @@ def queue_files(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow  # six processes of Java
 def test_source_sink_and_rebuild_run_on_two_executors(
     cluster: SparkCluster, standalone: maxq.Standalone, offline: Path, tmp_path: Path
 ) -> None:

@@ -22,7 +22,10 @@ def read(spark: SparkSession, server: maxq.Standalone, topic: str, **options: st
     return reader.option("subscribe", topic).options(**options).load()
 
 
-@pytest.mark.parametrize("more", [{}, {"minPartitions": "3"}, {"subExpression": "odd"}])
+@pytest.mark.parametrize(
+    "more",
+    [{"subExpression": "odd"}, *[pytest.param(one, marks=pytest.mark.slow) for one in ({}, {"minPartitions": "3"})]],
+)
 def test_rows_are_the_same_either_way(spark: SparkSession, standalone: maxq.Standalone, more: dict[str, str]) -> None:
     topic = f"Files{len(more)}{'x' if 'minPartitions' in more else ''}"
     send(standalone, topic, 0, 60)

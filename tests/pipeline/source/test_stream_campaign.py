@@ -7,8 +7,9 @@ import pytest
 import maxq
 from maxq.api import Admin, Producer
 from tests.pipeline.stream_campaign import Case, server_of
+from tests.short_form import times
 
-CASES = 20
+CASES = times(20)
 
 Served = tuple[maxq.Standalone, Admin, Producer]
 
@@ -28,4 +29,5 @@ def test_a_stream_has_once_what_its_topics_have_whatever_happens(served: Served)
         except Exception as error:
             raise AssertionError("\n".join([f"seed {seed}: {error}", *case.history])) from error
         marks |= case.marks.keys()
-    assert marks >= {"deaths", "remove", "again", "queues", "batches", "losses that were told", "starts, AvailableNow"}
+    wanted = {"deaths", "remove", "again", "queues", "batches", "losses that were told", "starts, AvailableNow"}
+    assert CASES < 20 or marks >= wanted

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import maxq
 from maxq.api import Message, Producer
 from maxq.pipeline.store.store_tables import TABLES
+from tests.short_form import long_form
 from tests.unit.store_tools.golden_stores import STORES, expected
 
 
@@ -33,7 +34,7 @@ def test_messages_of_a_broker_that_runs(spark: SparkSession, sent: Path) -> None
     assert row.properties["UNIQ_KEY"] == row.uniqKey
 
 
-@pytest.mark.parametrize("table", ["messages", *TABLES])
+@pytest.mark.parametrize("table", ["messages", *long_form(TABLES)])
 def test_a_store_to_which_nothing_was_sent_is_read_as_empty(spark: SparkSession, tmp_path: Path, table: str) -> None:
     """Spark has a task even where there is nothing to read."""
     with maxq.Standalone(store=tmp_path / "store"):

@@ -21,6 +21,7 @@ from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.short_form import seeds
 from tests.simulation.dledger.dledger_servers import small_wheel
 from tests.simulation.servers.sim_server import CLIENT, SimServer
 
@@ -112,7 +113,7 @@ def tell(seed: int, story: Callable[[SimWorld], Awaitable[None]]) -> None:
         run_simulation(story, seed=seed, time_limit_s=3600, step_limit=10_000_000)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds([0], range(2)))
 def test_a_slave_that_acts_and_that_its_name_server_loses_is_not_replaced(seed: int) -> None:
     async def story(world: SimWorld) -> None:
         group = Group(world)
@@ -132,7 +133,7 @@ def test_a_slave_that_acts_and_that_its_name_server_loses_is_not_replaced(seed: 
 
 
 @pytest.mark.parametrize("cut", NAME_SERVERS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds([0], range(2)))
 def test_a_master_that_one_name_server_of_two_does_not_hear_is_not_replaced(seed: int, cut: str) -> None:
     async def story(world: SimWorld) -> None:
         group = Group(world, name_servers=2)
@@ -398,7 +399,7 @@ def test_what_a_group_that_began_at_a_slave_did_not_acknowledge_comes_again_at_t
     play(act, brokers=2, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", seeds([1], range(1, 4)))
 def test_what_a_master_takes_that_has_lost_its_end_is_passed_over_by_no_consumer(seed: int) -> None:
     """Its producers have an old route, and go on with it as soon as it listens; its slave has consumed what it lost."""
 

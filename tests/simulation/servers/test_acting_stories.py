@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.simulation.campaign import regressions
-from tests.simulation.told import check
+from tests.simulation.told import cases, check
 
 #: `make sim` tells many.
 SEEDS = (1,)
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("seed", sorted({*SEEDS, *regressions("acting")}))
+@pytest.mark.parametrize("seed", cases("acting", SEEDS, newest=0))
 def test_a_group_keeps_its_promises_whoever_stands_in(seed: int) -> None:
     check(seed, "acting")

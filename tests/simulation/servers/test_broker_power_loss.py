@@ -22,6 +22,7 @@ from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.short_form import seeds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -80,7 +81,7 @@ async def weather(world: SimWorld) -> None:
             world.network.reset(CLIENT)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds([0], range(6)))
 def test_acknowledged_messages_survive_a_power_loss_of_the_broker(seed: int) -> None:
     rng = SimRng(seed)
     clock = SimClock()

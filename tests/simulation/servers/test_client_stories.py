@@ -14,22 +14,26 @@ from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.offset_store import RemoteBrokerOffsetStore
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message_queue import MessageQueue
-from tests.simulation.campaign import regressions, tell
+from tests.short_form import long_form
+from tests.simulation.campaign import tell
+from tests.simulation.told import cases
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = 7
+SEEDS = range(7)
+SHORT = (0, 3)
 
 _seen: Counter[str] = Counter()
 
 
-@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *regressions("client")}))
+@pytest.mark.parametrize("seed", cases("client", SHORT, SEEDS))
 def test_clients_keep_their_promises(seed: int) -> None:
     outcome = tell(seed, "client")
     _seen.update(outcome.marks)
     assert not outcome.failure, outcome.failure
 
 
+@pytest.mark.slow
 def test_every_kind_of_end_happened() -> None:
     """Runs after the stories above, in one process with them."""
     if not _seen:
@@ -98,11 +102,15 @@ def _volatile(patch: pytest.MonkeyPatch) -> None:
     ("plant", "seeds"),
     [
         (_forgetful, range(0, 140, 7)),
-        (_hasty, range(3, 140, 7)),
-        (_skipping, range(0, 140, 7)),
-        (_mortal, range(0, 140, 7)),
-        (_unsettled, range(85, 140)),
-        (_volatile, range(149, 200)),
+        *long_form(
+            [
+                (_hasty, range(3, 140, 7)),
+                (_skipping, range(0, 140, 7)),
+                (_mortal, range(0, 140, 7)),
+                (_unsettled, range(85, 140)),
+                (_volatile, range(149, 200)),
+            ]
+        ),
     ],
 )
 def test_a_broken_promise_is_found(

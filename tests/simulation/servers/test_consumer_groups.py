@@ -22,6 +22,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import StandaloneServer
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.short_form import seeds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -170,12 +171,12 @@ def check(group: Group, acknowledged: set[bytes], committed: dict[MessageQueue, 
         assert not skipped, f"{queue} is committed up to {offset}, but nobody consumed {sorted(skipped)[:5]}"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds([0], range(3)))
 def test_a_group_gets_every_acknowledged_message_and_commits_nothing_it_did_not_consume(seed: int) -> None:
     check(*run_simulation(lambda world: live(world, orderly=False), seed=seed))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds([0], range(2)))
 def test_an_orderly_group_sees_every_queue_in_order_whoever_holds_it(seed: int) -> None:
     group, acknowledged, committed = run_simulation(lambda world: live(world, orderly=True), seed=seed)
     check(group, acknowledged, committed)

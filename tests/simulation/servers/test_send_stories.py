@@ -18,22 +18,26 @@ from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingSendE
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection
-from tests.simulation.campaign import regressions, tell
+from tests.short_form import long_form
+from tests.simulation.campaign import tell
+from tests.simulation.told import cases
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = 6
+SEEDS = range(6)
+SHORT = (2, 4)
 
 _seen: Counter[str] = Counter()
 
 
-@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *regressions("send")}))
+@pytest.mark.parametrize("seed", cases("send", SHORT, SEEDS))
 def test_producers_keep_their_promises(seed: int) -> None:
     outcome = tell(seed, "send")
     _seen.update(outcome.marks)
     assert not outcome.failure, outcome.failure
 
 
+@pytest.mark.slow
 def test_every_kind_of_send_and_fault_happened() -> None:
     """Runs after the stories above, in one process with them."""
     if not _seen:
@@ -166,8 +170,11 @@ def _optimistic(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        _confident, _trusting, _forgetful, _muddled, _restless, _stubborn, _misplaced, _rash, _patient,
-        _generous, _mistaken, _optimistic,
+        _confident,
+        *long_form([
+            _trusting, _forgetful, _muddled, _restless, _stubborn, _misplaced, _rash, _patient, _generous, _mistaken,
+            _optimistic,
+        ]),
     ],
 )  # fmt: skip
 def test_a_broken_promise_is_found(

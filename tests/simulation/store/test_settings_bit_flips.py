@@ -20,6 +20,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.short_form import long_form
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -89,7 +90,7 @@ TABLES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [*TABLES[::4], *long_form(TABLES, TABLES[::4])])
 def test_a_changed_bit_is_lived_with_or_named(name: str, filled: SimDisk) -> None:
     rng = SimRng(TABLES.index(name))
     unreadable = 0

@@ -9,6 +9,7 @@ from maxq.auth.migration import migrated
 from maxq.auth.plain_acl import Permission, check_permissions, read_plain_acl
 from maxq.auth.user import UserType
 from maxq.errors import ConfigError
+from tests.short_form import times
 
 ACCOUNT = {"accessKey": "RocketMQ", "secretKey": "12345678"}
 
@@ -47,7 +48,7 @@ def test_other_patterns_are_refused(pattern: str) -> None:
 
 
 @given(st.text(alphabet="0123456789.:*-{},abx ", max_size=20), st.text(alphabet="0123456789.:", max_size=15))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 def test_any_text_is_a_pattern_or_refused(text: str, address: str) -> None:
     try:
         matches = address_pattern(text)
@@ -128,7 +129,7 @@ TREES = st.recursive(
 
 
 @given(TREES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 def test_any_tree_is_rules_or_refused(tree: object) -> None:
     try:
         read_plain_acl([("f.yml", tree)])

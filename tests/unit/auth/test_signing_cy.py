@@ -14,6 +14,7 @@ from maxq.auth.signing_cy import SigningKey
 from maxq.protocol.frame import send_rows as columns
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.frame.send_rows import ARRIVAL_WIDTH
+from tests.short_form import times
 from tests.unit.both_forms import both, both_together
 
 FORMS = both("maxq.auth.signing_cy")
@@ -67,7 +68,7 @@ def test_the_signatures_of_the_specification(form: ModuleType) -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=300), st.binary(max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 def test_a_signature_is_the_base64_of_the_hmac(secret: bytes, content: bytes, body: bytes) -> None:
     expected = base64.b64encode(hmac.digest(secret, content + body, "sha1"))
     for form in FORMS:
@@ -191,7 +192,7 @@ def test_rows_behind_the_first_that_fails_leave_their_arrival(form: ModuleType, 
     st.sampled_from(list(SerializeType)),
     st.text(alphabet=st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), min_size=1, max_size=20),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=times(80), deadline=None)
 def test_a_scan_signs_what_the_general_codec_signs(
     fields: dict[str, str], body: bytes, serialize: SerializeType, tag: str
 ) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxq.namesrv.route_info_manager import RouteInfoManager
+from tests.short_form import times
 from tests.unit.namesrv.registrations import CLUSTER, addrs, manager, perms, registration, topic
 
 TOPICS = ["T0", "T1", "T2", "T3"]
@@ -71,7 +72,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(steps)
 def test_routes_are_those_of_the_naive_tables_after_any_history(history: list[tuple[object, ...]]) -> None:
     routes, model = manager(), Model()

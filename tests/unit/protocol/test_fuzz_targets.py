@@ -1,4 +1,4 @@
-"""The short form of fuzz/run.py: every parser, a few hundred damaged inputs, one seed."""
+"""The short form of fuzz/run.py: every parser, some damaged inputs, one seed."""
 
 import random
 import time
@@ -9,16 +9,17 @@ from fuzz.run import Finding, check, check_growth, fuzz, main
 from fuzz.targets import TARGETS, Target
 
 from maxq.errors import RemoteProtocolError
+from tests.short_form import times
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_any_bytes_give_a_value_or_the_targets_own_error(target: Target) -> None:
-    assert fuzz(target, random.Random(7), seconds=600, inputs=300) == 300
+    assert fuzz(target, random.Random(7), seconds=600, inputs=times(300)) == times(300)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_parsers_keep_nothing_of_their_input(target: Target) -> None:
-    check_growth(target, random.Random(7))
+    check_growth(target, random.Random(7), times(300))
 
 
 def accept(data: bytes) -> None:

@@ -14,6 +14,7 @@ from maxq.store.tools.recover import recover
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
+from tests.short_form import seeds
 from tests.unit.store_tools.golden_stores import ROOT, golden_disk, open_files
 
 GOOD = ("clean", "crashed", "ha/master", "ha/slave", "lmq-cqext", "timer", "dledger/n1", "dledger/n2")
@@ -129,7 +130,7 @@ RECORD_PARTS = (("size", 0, 4), ("magic", 4, 8), ("crc", 8, 12), ("queue id", 12
                 ("physical offset", 28, 36))  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(5), range(20)))
 def test_bit_flips_in_the_log_are_found_where_they_are(seed: int) -> None:
     disk, rng = golden_disk("clean"), SimRng(seed)
     rows = [
@@ -156,7 +157,7 @@ def test_bit_flips_in_the_log_are_found_where_they_are(seed: int) -> None:
         assert (faults[0].file, faults[0].position) == (name, record), f"{part}: {flip}"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(5), range(20)))
 def test_bit_flips_in_queues_are_found_where_they_are(seed: int) -> None:
     disk, rng = golden_disk("clean"), SimRng(seed)
     folder = "batchconsumequeue" if seed % 10 == 0 else "consumequeue"
@@ -171,7 +172,7 @@ def test_bit_flips_in_queues_are_found_where_they_are(seed: int) -> None:
     assert len(faults) <= 2, (str(flip), faults)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(5), range(20)))
 def test_bit_flips_in_the_index_are_found_where_they_are(seed: int) -> None:
     disk, rng = golden_disk("clean"), SimRng(seed)
     path = rng.choice(disk.paths("store/index/*"))
@@ -226,7 +227,7 @@ def test_a_broker_that_writes_meanwhile_does_not_look_broken() -> None:
     assert report.faults == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(5), range(20)))
 def test_rubbish_never_brings_the_tools_down(seed: int) -> None:
     disk, rng = golden_disk("lmq-cqext" if seed % 2 else "crashed"), SimRng(seed)
     for _ in range(rng.between(1, 8)):

@@ -10,6 +10,7 @@ from maxq.errors import LedgerMismatchError
 from maxq.protocol.dledger.dledger_messages import EntryRun
 from maxq.protocol.dledger.ledger import HardState, Ledger
 from maxq.testing.memory_ledger import MemoryLedger
+from tests.short_form import times
 from tests.unit.store.dledger.worlds import new_disk, opened
 
 FILE_SIZE = 512
@@ -36,7 +37,7 @@ def facts(store: Ledger) -> list[object]:
     ]  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["append", "truncate", "commit", "reset", "term"]), st.integers(0, 400)), max_size=20

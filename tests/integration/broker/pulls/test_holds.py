@@ -24,6 +24,7 @@ from maxq.store.append.log_rows_cy import is_compiled
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
 from tests.integration.broker.pop.pop_world import popped
+from tests.short_form import long_form
 
 TOPICS, GROUPS, QUEUES, MEMBERS = 3_000, 5_000, 1_024, 5_000
 
@@ -207,7 +208,7 @@ async def test_a_long_batch_for_a_new_queue_keeps_nobody_waiting(start_broker: S
 
 
 @pytest.mark.skipif(not is_compiled(), reason="the uncompiled form takes 10 µs a key")
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", *long_form(["ASYNC_FLUSH"])])
 async def test_a_batch_of_two_million_keys_is_indexed_in_turns(start_broker: Start, flush: str) -> None:
     broker = await start_broker(mappedFileSizeCommitLog=16 << 20, flushDiskType=flush)
     broker.create_topic("T", queues=1)
@@ -298,7 +299,7 @@ async def test_a_filter_that_takes_long_is_applied_in_pieces(start_broker: Start
     assert found == ["3", "27"]
 
 
-@pytest.mark.parametrize("queues", [1, 30])
+@pytest.mark.parametrize("queues", [30, *long_form([1])])
 async def test_pulls_with_long_filters_that_wait_are_looked_at_in_turns(start_broker: Start, queues: int) -> None:
     """One message held the loop for 30 ms for each of them."""
     broker = await start_broker(enablePropertyFilter="true", mappedFileSizeCommitLog=16 << 20)

@@ -10,6 +10,7 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.pop_journal import NO_SLAVE
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.store.durability.log_marks import LogMark
+from tests.short_form import times
 
 QUEUE = ("T", "G", 0)
 
@@ -94,7 +95,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 @given(STEPS)
 def test_the_committed_offset_is_the_first_open_check_point_and_a_replay_finds_the_same(
     steps: list[tuple[str, int]],
@@ -177,7 +178,7 @@ def test_a_cursor_that_is_set_counts_and_acks_from_before_do_no_harm() -> None:
     assert offsets.committed == 0 and len(buffer) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 @given(st.sets(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 70)), st.sets(st.integers(0, 70)), st.booleans())
 def test_bits_of_a_batch_mark_what_the_acks_of_its_messages_would(
     distances: set[int], before: set[int], batch: set[int], neighbours: bool

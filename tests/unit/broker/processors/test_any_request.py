@@ -11,6 +11,7 @@ from maxq.broker.tables.persistent_manager import PersistentManager
 from maxq.errors import MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
+from tests.short_form import times
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 
 FIELDS = [
@@ -59,7 +60,7 @@ async def answer(code: int, ext: dict[str, str], body: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=times(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ext=st.dictionaries(st.sampled_from(FIELDS), WORDS, max_size=8), body=BODIES)
 def test_any_request_is_answered(code: int, ext: dict[str, str], body: bytes | None) -> None:
     asyncio.run(answer(code, ext, body))
@@ -70,7 +71,7 @@ TABLES = ["topics", "groups", "offsets", "modes"]
 
 @pytest.mark.parametrize("lmq", [False, True])
 @pytest.mark.parametrize("table", TABLES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(data=st.binary(max_size=80) | TEXTS)
 def test_any_file_is_read_or_refused_and_what_was_read_can_be_written(table: str, lmq: bool, data: bytes) -> None:
     world = BrokerWorld({"enableLmq": "true"} if lmq else None)

@@ -744,7 +744,10 @@ def test_an_answer_that_does_not_say_where_to_go_on_is_asked_for_again(
 
         cluster.broker.scripts[LITE_PULL] = pull
         async with consumer:
-            bodies = [message.body for _ in range(6) for message in await consumer.poll(2_000)]
+            bodies: list[bytes] = []
+            while len(bodies) < 2:
+                bodies += [message.body for message in await consumer.poll(2_000)]
+            bodies += [message.body for message in await consumer.poll(100)]
         assert told
         assert bodies == [b"0", b"1"]
 

@@ -19,6 +19,7 @@ from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.protocol.message.message_queue import MessageQueue
+from tests.short_form import times
 from tests.unit.arrow.test_columns_cy import rows_of
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
@@ -77,7 +78,7 @@ def put(cluster: MockCluster, topic: str, one: dict[str, Any]) -> None:
     cluster.broker.put(topic, body, properties=properties, sys_flag=flag, flag=one["flag"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(
     st.lists(messages, min_size=1, max_size=12), st.sampled_from(["", "ns"]), st.sampled_from(["*", "a"]),
     st.integers(1, 5), st.booleans(),

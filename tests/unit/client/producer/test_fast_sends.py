@@ -23,12 +23,13 @@ from maxq.protocol.message.compression import CompressionType
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection
+from tests.short_form import times
 from tests.unit.both_forms import both
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockBroker, MockCluster, simulate
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 FORMS = both("maxq.client.producer.fast_sends_cy")
-QUIETLY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIETLY = settings(max_examples=times(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20) | st.sampled_from(
     ['"', "\\", "a\nb", "\x00\x1f\x7f", "é€😀", "\x01", "\x02", "\ud800", "x" * 9000, "😀" * 8000]

@@ -22,13 +22,14 @@ from maxq.errors import ClientError, MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from tests.short_form import times
 from tests.unit.both_forms import both
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate
 from tests.unit.client.producer.test_fast_sends import frames, warm
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 FORMS = list(zip(both("maxq.client.producer.fast_sends_cy"), both("maxq.arrow.batch_encode_cy"), strict=True))
-QUIETLY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIETLY = settings(max_examples=times(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=FORMS, ids=["uncompiled", "installed"])

@@ -20,6 +20,7 @@ from maxq.protocol.message.compression import CompressionType, compress, compres
 from maxq.protocol.message.message_id import host_text
 from maxq.protocol.message.message_properties import decode_properties
 from maxq.store.log import record_cy as rc
+from tests.short_form import times
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.arrow.columns_cy")
@@ -107,7 +108,7 @@ def log_and_rows(messages: list[tuple[bytes, bytes, bytes, bool, bool]]) -> tupl
     return memoryview(log), expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(150), deadline=None)
 @given(MESSAGES)
 def test_rows_are_what_the_codec_of_single_messages_says(
     messages: list[tuple[bytes, bytes, bytes, bool, bool]],

@@ -26,6 +26,7 @@ from maxq.protocol.message.message import MessageExt, decode_records, encode_rec
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.standalone import Standalone
 from maxq.store.log import record_cy
+from tests.short_form import times
 from tests.unit.pipeline.conftest import Fill
 
 
@@ -80,7 +81,7 @@ def test_a_range_comes_whole_and_in_order(server: Standalone, admin: Admin, fill
     assert (rows[0]["tags"], rows[0]["keys"], rows[0]["brokerName"]) == ("TagA", ["k5"], "broker-a")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ends=st.tuples(st.integers(0, 700), st.integers(0, 90)),
     min_parts=st.none() | st.integers(1, 40),

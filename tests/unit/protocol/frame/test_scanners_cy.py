@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxq.protocol.frame import send_rows as columns
+from tests.short_form import times
 from tests.unit.both_forms import both_together
 
 FORMS = both_together(
@@ -398,7 +399,7 @@ def test_other_pulls_are_left_to_the_general_codec(form: ModuleType, frame: byte
     assert form.PullScanner().scan(bytearray(frame), 0, len(frame)) == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(st.data())
 def test_any_bytes_give_the_same_rows_in_both_forms(data: st.DataObject) -> None:
     base = data.draw(st.sampled_from([json_frame(fields()), binary_frame(fields()), json_frame(fields(m="true"))]))
@@ -431,7 +432,7 @@ def test_end_scanner_reads_one_way_ends(form: ModuleType, binary: bool) -> None:
         assert scanner.scan(bytearray(frame[:cut]), 0, cut) == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(st.data())
 def test_any_bytes_give_the_same_end_in_both_forms(data: st.DataObject) -> None:
     base = data.draw(st.sampled_from([json_frame(END, b"", code=37, flag=2), binary_frame(END, b"", 37, 7, 2)]))

@@ -21,6 +21,7 @@ from maxq.testing.memory_ledger import MemoryLedger
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.short_form import seeds
 
 PEERS = "n0-10.0.0.1:40911;n1-10.0.0.2:40911;n2-10.0.0.3:40911"
 ADDRESSES = parse_peers(PEERS)
@@ -112,7 +113,7 @@ def test_a_group_elects_appends_and_reads() -> None:
     simulate(story)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds([0, 1], range(6)))
 def test_a_killed_leader_is_replaced_within_a_fraction_of_its_heart_beats(seed: int) -> None:
     """Its system closes its connections, which its followers take for a hint."""
 
@@ -133,7 +134,7 @@ def test_a_killed_leader_is_replaced_within_a_fraction_of_its_heart_beats(seed: 
     simulate(story, seed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds([0, 1], range(4)))
 def test_a_leader_without_power_is_replaced_when_patience_ends(seed: int) -> None:
     async def story(group: Group) -> None:
         await group.start()
@@ -151,7 +152,7 @@ def test_a_leader_without_power_is_replaced_when_patience_ends(seed: int) -> Non
 
 
 @pytest.mark.parametrize(("term", "within_s"), [(0, 0.3), (7, 1.5)], ids=["never elected", "of a later term"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds([0, 1], range(4)))
 def test_a_member_that_comes_late_is_no_candidate_for_long(seed: int, term: int, within_s: float) -> None:
     """The leader asks for it again and again; if it is in a later term, the others elect in one later still."""
 
@@ -220,7 +221,7 @@ def test_leadership_is_handed_over_on_demand() -> None:
     simulate(story)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds([0], range(3)))
 def test_a_leader_that_goes_hands_over_first(seed: int) -> None:
     async def story(group: Group) -> None:
         await group.start()

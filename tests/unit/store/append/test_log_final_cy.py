@@ -14,6 +14,7 @@ from maxq.broker.transaction.transactional_message_service import stored_propert
 from maxq.protocol.message.message import MessageExt, decode_record, encode_record
 from maxq.protocol.message.message_properties import decode_properties, encode_properties
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from tests.short_form import times
 from tests.unit.both_forms import both_together
 
 SCAN_FORMS = both_together("maxq.protocol.frame.send_scanner_cy", "maxq.protocol.frame.replies_cy")
@@ -113,7 +114,7 @@ def test_a_half_message_is_what_the_hook_makes_of_it(world: World) -> None:
     assert world.topics[HALF].put_nums == 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -12,6 +12,7 @@ from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delayed_message import time_up
 from maxq.protocol.message.message import MessageExt, decode_record, encode_record
+from tests.short_form import times
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.store.append.record_copy_cy")
@@ -43,7 +44,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(messages)
 def test_what_comes_back_is_copied_as_the_general_way_does_it(message: MessageExt) -> None:
     record = memoryview(encode_record(message))
@@ -63,7 +64,7 @@ def test_what_comes_back_is_copied_as_the_general_way_does_it(message: MessageEx
         ), form  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(messages)
 def test_what_is_due_is_copied_as_the_general_way_does_it(message: MessageExt) -> None:
     message.properties |= {"REAL_TOPIC": "Real", "REAL_QID": "12", "ORIGIN_MESSAGE_ID": "7F"}
@@ -95,7 +96,7 @@ def test_what_is_not_plain_is_left(form: ModuleType) -> None:
         assert copy.read(memoryview(_with_properties(plain, text))) and copy.real_queue_id == -1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(300), deadline=None)
 @given(st.data())
 def test_no_bytes_do_harm(data: st.DataObject) -> None:
     record = bytearray(encode_record(_message({"TAGS": "a", "REAL_TOPIC": "R", "REAL_QID": "1"})))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from tests.short_form import times
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, opened, small_config
 
@@ -74,7 +75,7 @@ def play(root: Path, steps: list[tuple[str, object]]) -> int:
     return count
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(STEPS)
 def test_queues_and_index_equal_a_naive_reading_of_the_log(steps: list[tuple[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

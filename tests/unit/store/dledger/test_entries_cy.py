@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.short_form import times
 from tests.unit.both_forms import both, both_together
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog
 
@@ -30,7 +31,7 @@ def file_of(sizes: list[int]) -> tuple[NaiveLog, memoryview]:
     return log, memoryview(bytearray(files[f"{0:020d}"] if files else bytes(FILE_SIZE)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=20))
 def test_a_scan_finds_what_was_written_and_why_it_ends(sizes: list[int]) -> None:
     log, view = file_of(sizes)
@@ -46,7 +47,7 @@ def test_a_scan_finds_what_was_written_and_why_it_ends(sizes: list[int]) -> None
         assert form.put_units(view, 0, end, units, 0) == (end, len(here), 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(st.lists(st.integers(1, 90), min_size=3, max_size=8), st.integers(0, 7), st.data())
 def test_no_changed_bit_of_an_entry_passes(sizes: list[int], bit: int, data: Any) -> None:
     log, view = file_of(sizes)

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxq.protocol.dledger.dledger_messages import EntryRun
+from tests.short_form import times
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
 from tests.unit.store.dledger.worlds import files_in, new_disk, opened
 
@@ -32,7 +33,7 @@ def runs_of(entries: list[NaiveEntry]) -> list[EntryRun]:
     return [EntryRun.of(b"".join(entry.encode() for entry in run)) for run in runs]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(OPERATIONS)
 def test_the_files_are_those_of_a_naive_log(operations: list[tuple[str, object]]) -> None:
     disk, log = new_disk(), NaiveLog(FILE_SIZE)

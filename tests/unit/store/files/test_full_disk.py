@@ -24,6 +24,7 @@ from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 from tests.mounted_disk import MountedDisk, NotAllowedError
+from tests.short_form import long_form, seeds
 from tests.unit.store.stores import IDENTITY, TestClock, message, opened, small_config
 
 KIB = 1 << 10
@@ -55,7 +56,7 @@ def stored(store: MessageStore, queues: int = 3) -> list[int]:
     return [store.max_offset("T", number) for number in range(queues)]
 
 
-@pytest.mark.parametrize("total", range(300 * KIB, 420 * KIB, 12 * KIB))
+@pytest.mark.parametrize("total", seeds([300 * KIB, 372 * KIB], range(300 * KIB, 420 * KIB, 12 * KIB)))
 def test_full_disk_refuses_sends_and_takes_them_again_when_there_is_room(total: int) -> None:
     disk = sparse_disk(total)
     store = store_on(disk)
@@ -317,7 +318,7 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["tmpfs", "ext4", "ext4-1k"])
+@pytest.fixture(params=["tmpfs", "ext4", *long_form(["ext4-1k"])])
 def small_file_system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A mounted file system of some 24 MB; skipped where one cannot be mounted."""
     disk = MountedDisk(tmp_path / "mounted", request.param, (24 if request.param == "tmpfs" else 32) << 20)
@@ -329,7 +330,7 @@ def small_file_system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
     disk.unmount()
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", *long_form(["ASYNC_FLUSH"])])
 def test_process_survives_a_disk_that_is_really_full(small_file_system: Path, flush: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _FILL, str(small_file_system), flush],

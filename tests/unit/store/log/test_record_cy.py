@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.short_form import times
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.store.log.record_cy")
@@ -156,7 +157,7 @@ def test_ranges_outside_the_file_are_refused(form: ModuleType) -> None:
         form.scan(memoryview(bytes(10)), 0, 11, 0, rows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(200), deadline=None)
 @given(st.data())
 def test_any_bytes_scan_alike_in_both_forms(data: st.DataObject) -> None:
     log = bytearray()

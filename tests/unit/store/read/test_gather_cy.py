@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxq.protocol.message.message import decode_records
+from tests.short_form import times
 from tests.unit.both_forms import both
 from tests.unit.store.log.test_record_cy import record
 
@@ -35,7 +36,7 @@ def log_of(parts: list[tuple[bytes, bytes, bool, bool, bool]]) -> tuple[bytes, l
 
 
 @pytest.mark.parametrize("form", FORMS, ids=["uncompiled", "installed"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(parts=RECORDS, omit=st.integers(0, 2))
 def test_gathered_records_are_those_of_the_ranges_less_what_is_omitted(form: ModuleType, parts, omit: int) -> None:  # type: ignore[no-untyped-def]
     log, ranges = log_of(parts)
