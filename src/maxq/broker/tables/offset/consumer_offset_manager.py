@@ -212,6 +212,20 @@ class ConsumerOffsetManager(PeriodicManager):
             del self._reset_offset_table[key]
         return offset
 
+    def _forget_passed_resets(self) -> None:
+        """Forget resets of queues in which the group has gone on at another broker: while a reset waits here, what the
+        group commits is passed over."""
+        for key, resets in list(self._reset_offset_table.items()):
+            topic, group = split_key(key)
+            offsets = self.query_offsets(group, topic)
+            waiting = {
+                queue_id: offset for queue_id, offset in resets.items() if offsets.get(queue_id, offset) == offset
+            }
+            if waiting:
+                self._reset_offset_table[key] = waiting
+            else:
+                del self._reset_offset_table[key]
+
     def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
         """Lower all offsets to the ends of their queues, `max_offset(topic, queue_id)`, before a master accepts
         messages. An offset may lie behind the end because a loss of power took consumed messages, because this was
@@ -332,6 +346,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._oldest = None
         if self.has_acted:
             self.has_acted, self._is_dirty = False, True
+        self._forget_passed_resets()
         self.has_set(_set_up_to(first_page))
 
     def _follow_removals(self, theirs: OperatorChanges, named: Collection[str]) -> None:
@@ -415,6 +430,7 @@ class ConsumerOffsetManager(PeriodicManager):
             self._follow_removals(known, named)
             self.changes.adopt(known)
             self._is_dirty = True
+        self._forget_passed_resets()
 
     def _is_changed_since(self, key: str, known: OperatorChanges | None) -> bool:
         """Have operators set or removed offsets of this key here, and who knows of `known` has not heard of it?"""

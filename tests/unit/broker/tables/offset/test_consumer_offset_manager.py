@@ -256,6 +256,30 @@ def test_resets_in_the_file_have_names_that_every_reader_of_json_takes_and_are_n
             world.offsets.from_json({**value, "resets": wrong})
 
 
+@pytest.mark.parametrize("is_back", [True, False])
+@pytest.mark.parametrize("enable_lmq", ["true", "false"])
+def test_a_reset_ends_when_the_group_has_gone_on_at_another_broker(is_back: bool, enable_lmq: str) -> None:
+    """There the consumer began at the reset offset, which is in the table that the other broker has."""
+    world, other = BrokerWorld({"enableLmq": enable_lmq}), BrokerWorld({"enableLmq": enable_lmq}).offsets
+    offsets = world.offsets
+    for group, topic in (("G", "T"), ("G", "Waits"), ("%LMQ%g", "T")):
+        offsets.assign_reset_offset(topic, group, 0, 1)
+    other.from_json(offsets.to_json() | {"resets": None})
+    other.commit_offset("c:1", "G", "T", 0, 50)
+    other.commit_offset("c:1", "%LMQ%g", "T", 0, 50)
+    told = other.to_json()
+    if is_back:
+        offsets.take_back_from_slave(told, other.changes)
+        offsets.took_back_from_slave(other.changes, told["offsetTable"].keys())
+    else:
+        offsets.begin_copy()
+        offsets.take_from_master(told)
+        offsets.took_from_master(told)
+    assert [offsets.query_offset(group, "T", 0) for group in ("G", "%LMQ%g")] == [50, 50]
+    assert not offsets.has_offset_reset("T", "G", 0) and not offsets.has_offset_reset("T", "%LMQ%g", 0)
+    assert offsets.query_then_erase_reset_offset("Waits", "G", 0) == 1
+
+
 @pytest.mark.parametrize("setting", [{"brokerRole": "SLAVE"}, {"useServerSideResetOffset": "false"}])
 def test_resets_that_no_pull_takes_from_this_broker_are_not_kept(setting: dict[str, str]) -> None:
     world = BrokerWorld()
