@@ -107,7 +107,7 @@ def test_the_first_failure_ends_it_if_that_is_asked_for(tmp_path: Path) -> None:
 def test_tests_with_a_spark_session_are_two_processes_work_and_come_first() -> None:
     folders = ("unit", "pipeline/source", "pipeline/jobs", "pipeline/sql", "pipeline", "pipeline/processes")
     units = Units(f"tests/{folder}/test_it.py::test_it" for folder in folders)
-    assert [units.take(0) for _ in range(4)] == [[1, 4], [2, 3], [0], [5]]
+    assert [units.take(0) for _ in range(4)] == [[2], [1, 3, 4], [0], [5]]
 
 
 def test_one_half_begins_with_tests_that_wait_and_helps_the_other() -> None:
