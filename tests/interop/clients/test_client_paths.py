@@ -71,7 +71,7 @@ class Servers:
 
 @pytest.fixture(scope="module", params=["127.0.0.1", "::1"], ids=["v4", "v6"])
 def java(request: pytest.FixtureRequest, jars: Path, scratch: Path) -> Iterator[Servers]:
-    folder = scratch / f"paths-{request.node.callspec.id if hasattr(request.node, 'callspec') else request.param[-1]}"
+    folder = scratch / ("paths-v6" if ":" in request.param else "paths-v4")
     namesrv = JavaNamesrv(folder / "namesrv", free_port_base())
     broker = JavaBroker(folder / "broker", free_port_base(), request.param)
     try:
