@@ -96,6 +96,7 @@ CURRENT: Final[ContextVar[Holds | None]] = ContextVar("holds", default=None)
 
 
 async def watched(name: str, work: Awaitable[Result]) -> Result:
-    """Await `work`; its steps count among the holds of the server of this context."""
+    """Await `work` and return its result. How long each of its steps keeps the event loop is counted under `name` in
+    the `Holds` of the server that was started in this context; outside of a server nothing is counted."""
     holds = CURRENT.get()
     return await work if holds is None else await holds.watch(name, work)

@@ -77,7 +77,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the options."""
+    """Check the options of the plug-in (`--maxq-seeds`). Called by pytest at its start.
+
+    Raises:
+        pytest.UsageError: an option has a value that is not allowed.
+    """
     if config.getoption("--maxq-seeds") < 1:
         raise pytest.UsageError(f"--maxq-seeds={config.getoption('--maxq-seeds')}: give 1 or more")
     config.stash[_kept_key] = []

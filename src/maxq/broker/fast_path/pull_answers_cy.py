@@ -33,17 +33,17 @@ _FORBIDDEN_READ = 2  # bit of a group's forbidden uses of a topic
 
 @cython.cclass
 class PullPlan:
-    """What the checks of one pull found. A record of all that was looked at: it has as many fields, by name, as the
-    checks have objects and results.
+    """What the checks of a reader's first pull found, kept so that its next pulls of the queue need not be checked
+    again. It holds every object that the checks have looked at: as long as all of them are the same, the plan counts.
 
     Attributes:
-        store: the role is in it.
-        commits: the pull carries an offset to commit.
-        suspends, suspend_ms: it waits, so long, where there is nothing.
-        wanted: filter on properties.
-        from_heartbeat: the subscription is the group's, not the request's own.
-        codes: hashes of the tags that are wanted; None: all.
-        head: JSON header of the answer, but for five numbers.
+        store: settings of the store, among them the broker's role.
+        commits: the pull carries a consumer offset to commit.
+        suspends, suspend_ms: whether the pull waits where there is no message, and how long, ms.
+        wanted: filter on properties (SQL92); None: there is none.
+        from_heartbeat: the subscription is the one of the group's heart-beats, not the request's own.
+        codes: hashes of the tags that are wanted; None: all messages are.
+        head: JSON header of the answer without its five numbers.
     """
 
     broker = cython.declare(object, visibility="readonly")  # type: BrokerConfig

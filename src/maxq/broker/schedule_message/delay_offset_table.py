@@ -15,12 +15,13 @@ from maxq.runtime.interfaces import Clock
 
 
 class DelayOffsetTable:
-    """The delivery offsets of one broker's levels. A level that is missing has delivered nothing.
+    """How far each delay level of one broker was delivered: level → queue offset of the next message. Nothing was
+    delivered of a level that is missing.
 
     Attributes:
-        physical_offset: what the file said: deliveries below this place of the log are in the table; None if it did
-            not say.
-        postponed: (level, queue offset) below the level's offset of what could not be delivered yet.
+        physical_offset: place in the log up to which the file knew all deliveries; None if the file did not say.
+        postponed: (level, queue offset) of messages below their level's offset that were due and could not be
+            delivered.
     """
 
     def __init__(self, clock: Clock, version_step: Callable[[], int]) -> None:

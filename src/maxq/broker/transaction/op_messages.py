@@ -73,8 +73,8 @@ class OpMessages:
     """Writes and reads op messages; one per broker that runs checks.
 
     Args:
-        op_offset: op messages below this queue offset are done with.
-        commit: tells the consumer offsets how far (topic, queue offset).
+        op_offset: queue offset; the op messages below it need not be read again.
+        commit: is called with a topic and a queue offset to commit for it, when all messages below are finished.
     """
 
     def __init__(

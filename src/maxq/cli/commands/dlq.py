@@ -196,7 +196,10 @@ async def redrive_letters(
                 return [result.offset_msg_id for result in results]
 
             count = await admin.dead_letters.redrive(group, selection, send, topic=target, again=again)
-    return done_report(f"{count} dead letters of {group} were sent again", group=group, count=count)
+    sentence = f"{count} dead letters of {group} were sent again"
+    if not (count or again) and selection.is_everything:
+        sentence += "; none is left that was not sent again before (--again sends those once more)"
+    return done_report(sentence, group=group, count=count)
 
 
 async def _count(admin: Admin, group: str, selection: DeadLetterSelection, *, again: bool) -> int:

@@ -115,10 +115,12 @@ def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str,
     """Plan a static topic of `total` queues, new or grown, evenly on the target brokers.
 
     Args:
-        parts: what there is of it; changed.
+        targets: names of brokers; all that have queues of the topic must be among them.
+        parts: by broker name, the queues that the topic has there already; the plan's changes are made in it.
+        now_ms: wall time, from which the plan's epoch is made.
 
     Raises:
-        ClientError: it has as many or more queues, or is on a broker that is not a target.
+        ClientError: the topic has `total` queues or more, or has queues on a broker that is not a target.
     """
     names = sorted(set(targets))
     led = leaders(parts)

@@ -158,7 +158,7 @@ class SendCall:
         return self._result is not None or self._error is not None
 
     def set_result(self, result: SendResult | None) -> None:
-        """Take the outcome of the first try; None: it failed."""
+        """End the call with the result of its first try, or have the event loop try again if that failed (None)."""
         if result is not None:
             self._end(result)
         elif not self._is_half_done.acquire(blocking=False):

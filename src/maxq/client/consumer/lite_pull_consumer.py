@@ -150,7 +150,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         consumer may be started again.
 
         Args:
-            is_finished: what the last poll gave out is done. Who leaves `async with` by an exception has not done it.
+            is_finished: the messages of the last poll are done, and are committed. False where `async with` is left
+                by an exception: those messages come again.
         """
         if not is_finished:
             self._buffer.given_out.clear()

@@ -40,12 +40,15 @@ _PULL_STATUS: dict[int, PullStatus] = {
 
 
 def pull_answer(response: RemotingCommand, address: str) -> tuple[PullResult, bytes]:
-    """Return what a pull's answer says, still without messages, and their records.
+    """Decode the header of the answer to a pull.
+
+    Returns:
+        The result, whose messages are still to be decoded, and their records as they came.
 
     Raises:
         BrokerError: the broker at `address` refuses.
-        RemoteProtocolError: a header field is no number, or it is not said where to go on: anywhere else messages come
-            again, or are passed over.
+        RemoteProtocolError: a header field is no number, or nextBeginOffset is missing: without it nobody knows where
+            the next pull has to begin.
     """
     status = _PULL_STATUS.get(response.code)
     if status is None:

@@ -18,10 +18,12 @@ _MOST_SECONDS: Final = 0x7FFF_FFFF
 
 
 def log_faults(damage: DataFrame, *, store: str) -> DataFrame:
-    """Return the faults of the log itself.
+    """Return the damaged places of a store's log as rows of faults.
 
     Args:
-        damage: file, position, found: what is no record.
+        damage: columns file, position (bytes in that file) and found: a text that says what is there instead of a
+            record.
+        store: name of the store in the rows.
     """
     found = damage.withColumn("kind", F.lit("log damaged"))
     return _faults(found, store, F.col("file"), F.col("position"), F.lit("records"), F.col("found"))

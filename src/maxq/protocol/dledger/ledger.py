@@ -98,7 +98,8 @@ class Ledger(Protocol):
         ...
 
     def remembered(self) -> None:
-        """End the amnesia: a leader's log was matched up to `amnesiac_until`, durably here. Blocks.
+        """Note, durably, that this member may vote again: its log has been made the same as a leader's up to
+        `amnesiac_until`, so it has all that it had lost. Blocks.
 
         Raises:
             OSError: no room on the disk; nothing has changed.

@@ -112,10 +112,10 @@ def dledger_config(
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Parse `n0-host:port;n1-host:port` into id → `host:port`.
+    """Parse the setting dLegerPeers, `n0-host:port;n1-host:port`, into member id → `host:port`.
 
     Raises:
-        ConfigError: as above.
+        ConfigError: a part has not this form, two members have one id or one address, or there is no member.
     """
     members: dict[str, str] = {}
     for part in filter(None, text.split(";")):

@@ -75,10 +75,10 @@ class LogRepair:
         self.last_refusal = ""
 
     async def repair(self, damage: DamagedRange) -> bool:
-        """Restore the range.
+        """Put back the records of a damaged range of the log, which the master has.
 
         Returns:
-            Is it? If not, `last_refusal` and the log say why.
+            True: the range is restored. False: it is left as it is; `last_refusal` and a line of the log say why.
         """
         refusal = self._refusal(damage)
         if not refusal:

@@ -87,10 +87,12 @@ class CompactionLog:
     # --- loading ---
 
     def load(self, *, clean_exit: bool) -> None:
-        """Finish a replacement, find the segments. Blocks.
+        """Finish a replacement of segments that the last process began, and map the segments of the compacted topic.
+        Blocks.
 
         Args:
-            clean_exit: everything was flushed; else what was not compacted yet is compared record by record.
+            clean_exit: the last process ended in good order, so everything was flushed. Otherwise the segments that
+                were not compacted yet are checked record by record.
 
         Raises:
             StoreRefusedError: a file has another size than the settings say.

@@ -59,7 +59,8 @@ class LedgerIndex:
         return EntryUnit(position, size, term) if own == index and magic == 1 else None
 
     def is_right(self, index: int, head: memoryview) -> bool:
-        """Returns whether the unit agrees with the entry that begins with `head`."""
+        """Return whether the unit of the entry `index` says what the entry itself says, whose first bytes are
+        `head`."""
         file = self.files.find(index * UNIT_SIZE)
         if file is None:
             return False

@@ -17,11 +17,11 @@ FILE_NAME: Final = "timermetrics"
 
 
 class TimerMetrics(ConfigManager):
-    """Counts by topic.
+    """How many timer messages wait for their time, by topic; kept in the file timermetrics.
 
     Attributes:
-        counts: topic → messages waiting.
-        is_changed: there is something to persist.
+        counts: topic → messages that wait.
+        is_changed: a count has changed since the file was written.
     """
 
     MAY_BE_LOST = True

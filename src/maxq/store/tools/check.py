@@ -63,7 +63,7 @@ class CheckReport:
         counts = f"{self.records} messages, {self.units} queue units, {self.index_entries} index entries"
         if self.damaged_ranges:
             counts += f", {self.damaged_ranges} damaged ranges"
-        verdict = f"{len(self.faults)} faults" if self.faults else "no faults"
+        verdict = "1 fault" if len(self.faults) == 1 else f"{len(self.faults) or 'no'} faults"
         return [
             *(str(fault) for fault in self.faults),
             *(f"note: {note}" for note in self.notes),

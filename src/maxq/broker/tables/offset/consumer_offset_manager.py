@@ -305,11 +305,14 @@ class ConsumerOffsetManager(PeriodicManager):
             self._is_dirty = True
 
     def forget_commits_before_changes(self, first_page: dict[str, Any]) -> None:
-        """Forget what clients have committed here for keys whose offsets operators have set or removed at the master
-        since this table was copied, as the first page of the master's table says: it is from before that.
+        """Forget what clients have committed at this slave for those groups and topics whose offsets an operator has
+        set or removed at the master since this table was copied: such a commit is older than the operator's change.
+
+        Args:
+            first_page: of the master's table; it names those changes.
 
         Raises:
-            RemoteProtocolError: it says it in a form that cannot be read.
+            RemoteProtocolError: it names them in a form that cannot be read.
         """
         theirs = OperatorChanges.from_json(first_page)
         if theirs is not None:

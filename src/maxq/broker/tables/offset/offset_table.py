@@ -23,7 +23,9 @@ _TABLES: Final = itertools.count(1)
 
 
 class PageMarks:
-    """Marks of pages, `table.gone.position`; a reader sends them back unchanged."""
+    """Makes and reads the marks that say where the next page of the table of consumer offsets begins. A mark is
+    `table.gone.position`: a number of the table, how many keys were removed from it, and rows passed. A reader that
+    gets the table page by page sends each mark back unchanged."""
 
     def __init__(self) -> None:
         self._table = next(_TABLES)  # another one from the first row on has another number
