@@ -471,7 +471,7 @@ class FastSends:
     _id_head = cython.declare(str)
     _id_number = cython.declare(cython.longlong)
     _id_buffer = cython.declare(bytearray)
-    _made = cython.declare(bytearray)  # in which bodies of batches are put together
+    _made = cython.declare(bytearray)  # in which bodies of small batches are put together
     _large = cython.declare(cython.Py_ssize_t)
 
     def __init__(
@@ -915,8 +915,10 @@ class FastSends:
         if len(messages) > _MOST_IN_BATCH:
             return None
         topic = messages[0].topic
-        room: cython.Py_ssize_t = 0
+        size: cython.Py_ssize_t = 0  # without properties
+        room: cython.Py_ssize_t = 0  # for properties, at most
         pairs: dict
+        made: bytearray
         ids: list = []
         bodies: list = []  # two lists, because a tuple for each message could start the cycle collector, and so
         maps: list = []  # other code, between counting and writing
@@ -945,22 +947,29 @@ class FastSends:
             ids.append(msg_id)
             bodies.append(body)
             maps.append(pairs)
-            room += len(body) + 22
+            size += len(body) + 22
+            if size > self._most_batch:
+                return None
             for name, value in pairs.items():
                 if type(name) is not str or type(value) is not str or name in _SPECIAL_IN_BATCH:
                     return None
                 if name == _INSTANCE_ID and not self._namespace:
                     return None  # it would be one of the whole batch
                 room += 4 * (len(name) + len(value)) + 2
+        room += size
         if room > _MOST_BATCH_ROOM:
             return None
-        if len(self._made) < room or len(self._made) > _KEPT_ROOM:
-            self._made = bytearray(room)
+        if room > _KEPT_ROOM:
+            made = bytearray(room)
+        else:
+            if len(self._made) < room:
+                self._made = bytearray(room)
+            made = self._made
         out: cython.p_uchar
         if cython.compiled:
-            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._made))
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, made))
         else:
-            out = self._made
+            out = made
         p: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t
         start: cython.Py_ssize_t

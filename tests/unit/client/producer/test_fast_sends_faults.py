@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import gc
+import tracemalloc
 from collections.abc import Iterator
 from itertools import count
 from types import ModuleType
@@ -278,6 +280,28 @@ def test_a_write_that_fails_is_tried_again_and_the_other_brokers_get_theirs(form
             assert len(results) == 12
             stored = [message.body for broker in cluster.brokers.values() for message in broker.log]
             assert sorted(body for body in stored if body != b"first") == sorted(message.body for message in messages)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize(("count", "value"), [(20, "fine"), (9, "x" * 40_000)], ids=["too large", "a long property"])
+def test_a_refused_batch_leaves_nothing_in_memory(form: ModuleType, count: int, value: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            await warm(cluster, producer, "T")
+            body = bytes(300_000)
+            messages = [Message("T", body, {"name": "fine"}) for _ in range(count)]
+            messages[-1].properties["name"] = value
+            tracemalloc.start()
+            try:
+                with pytest.raises(MessageRefusedError):
+                    await producer.send_batch(messages)
+                gc.collect()
+                assert tracemalloc.get_traced_memory()[0] < 1 << 20
+            finally:
+                tracemalloc.stop()
 
     simulate(story)
 
