@@ -950,6 +950,7 @@ class FastSends:
             size += len(body) + 22
             if size > self._most_batch:
                 return None
+        for pairs in maps:  # not above, where a key's own code may run, and change other messages
             for name, value in pairs.items():
                 if type(name) is not str or type(value) is not str or name in _SPECIAL_IN_BATCH:
                     return None

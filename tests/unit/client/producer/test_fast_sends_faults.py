@@ -284,6 +284,30 @@ def test_a_write_that_fails_is_tried_again_and_the_other_brokers_get_theirs(form
     simulate(story)
 
 
+def test_a_batch_whose_messages_change_each_other_while_it_is_read_is_whole(form: ModuleType) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            await warm(cluster, producer, "T")
+            first, second = Message("T", b"first"), Message("T", b"second")
+
+            class Key:
+                def __hash__(self) -> int:
+                    return hash("UNIQ_KEY")
+
+                def __eq__(self, other: object) -> bool:
+                    second.properties.clear()
+                    first.properties.update({f"k{n}": "v" * 300 for n in range(60)})
+                    return False
+
+            second.properties[Key()] = "x"  # type: ignore[index]
+            await producer.send_batch([first, second])
+            assert cluster.broker.log[-2].properties["k59"] == "v" * 300
+
+    simulate(story)
+
+
 @pytest.mark.parametrize(("count", "value"), [(20, "fine"), (9, "x" * 40_000)], ids=["too large", "a long property"])
 def test_a_refused_batch_leaves_nothing_in_memory(form: ModuleType, count: int, value: str) -> None:
     async def story(cluster: MockCluster) -> None:
