@@ -602,7 +602,7 @@ class FastSends:
         own = {_INSTANCE_ID: self._namespace} if self._namespace else {}
         now_ms: cython.longlong = self._clock.monotonic_ms()
         pending: PendingSend = self._frame(
-            self._pending(), body, own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
+            self._pending(line), body, own, 2 * len(own) + len(_INSTANCE_ID) + len(self._namespace), topic, target,
             now_ms, timeout_ms,
         )  # fmt: skip
         if pending is None:
@@ -799,7 +799,7 @@ class FastSends:
             return None
         if self._namespace:
             pairs[_INSTANCE_ID] = self._namespace
-        pending: PendingSend = self._pending()
+        pending: PendingSend = self._pending(line)
         characters: cython.Py_ssize_t = 0
         for name, value in pairs.items():
             if type(name) is not str or type(value) is not str or name in _SPECIAL:
@@ -813,11 +813,14 @@ class FastSends:
         return pending
 
     @cython.cfunc
-    def _pending(self):
-        """Make what waits for the answer to the next request. Other Python code may run here: a signal handler, a
-        finalizer, another thread. It cannot run from there until the frame is complete."""
+    def _pending(self, line: Line):
+        """Make what waits for the answer to the next request of a line, and write a large body that the new frame
+        cannot follow. Other Python code may run here: a signal handler, a finalizer, another thread. It cannot run from
+        there until the frame is complete, so that the properties that are counted are those that are written."""
         pending: PendingSend = PendingSend.__new__(PendingSend)
         pending.opaque = self.remoting.next_opaque()
+        while line._body:
+            line.flush()
         return pending
 
     @cython.cfunc
@@ -837,8 +840,6 @@ class FastSends:
         line: Line = target._line
         size: cython.Py_ssize_t = len(body)
         is_large: cython.bint = size >= self._large
-        if line._body:
-            line.flush()
         line._reserve(
             6 * characters + len(target._before_time) + len(target._before_text) + len(target._before_opaque)
             + len(target._behind) + (0 if is_large else size) + _SPARE

@@ -308,6 +308,26 @@ def test_a_batch_whose_messages_change_each_other_while_it_is_read_is_whole(form
     simulate(story)
 
 
+def test_a_message_that_changes_while_another_one_is_written_is_whole(form: ModuleType) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster, compress_msg_body_over_howmuch=1 << 20) as producer:
+            await warm(cluster, producer, "T")
+            message = Message("T", b"x")
+            send = Connection.send_requests
+
+            def change(self: Connection, frames: bytes, count: int, body: bytes = b"") -> None:
+                message.properties.update({f"k{n}": "v" * 300 for n in range(60)})
+                send(self, frames, count, body)
+
+            with mock.patch.object(Connection, "send_requests", change):
+                await producer.send_many([Message("T", bytes(99_999)), message])
+            assert [one.properties.get("k59") for one in cluster.broker.log if one.body == b"x"] == ["v" * 300]
+
+    simulate(story)
+
+
 @pytest.mark.parametrize(("count", "value"), [(20, "fine"), (9, "x" * 40_000)], ids=["too large", "a long property"])
 def test_a_refused_batch_leaves_nothing_in_memory(form: ModuleType, count: int, value: str) -> None:
     async def story(cluster: MockCluster) -> None:
