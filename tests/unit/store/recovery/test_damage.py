@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from tests.short_form import long_form
 from tests.unit.store import naive
 from tests.unit.store.recovery.recovery_world import (
     assert_whole,
@@ -155,9 +156,16 @@ def fields_of(root: Path) -> list[tuple[int, str, int, int]]:
     return [(r.physical_offset, r.topic, r.queue_id, r.queue_offset) for r in naive.java_reads(root)[0]]
 
 
-@pytest.mark.parametrize("everything", [False, True], ids=["from-the-inventory", "from-the-log"])
-@pytest.mark.parametrize("which", [3, -30, -1], ids=["first-of-its-queue", "middle", "last"])
-@pytest.mark.parametrize("wrong", [0, 1, 4, 40, 90_000, 2**40, 2**60, -1, -(2**62)])
+#: A value, the number of the record, and whether the start has the log alone, not the inventory.
+WRONG = [
+    (wrong, which, everything)
+    for everything in (False, True)
+    for which in (3, -30, -1)
+    for wrong in (0, 1, 4, 40, 90_000, 2**40, 2**60, -1, -(2**62))
+]
+
+
+@pytest.mark.parametrize(("wrong", "which", "everything"), [*WRONG[::5], *long_form(WRONG, WRONG[::5])])
 def test_a_wrong_queue_offset_field_is_set_right_and_named(
     tmp_path: Path, wrong: int, which: int, everything: bool
 ) -> None:
