@@ -73,6 +73,7 @@ class StandaloneServer:
         namesrv_port, broker_port: 0 takes a free one (for the broker also its VIP and replication ports), and another
             one if somebody else has taken it before `start`; the addresses are certain after that.
         settings: broker properties by RocketMQ's names, on top of those of a standalone broker.
+        file_settings: the same from a settings file, which `settings` come before; brokerConfigPath names the file.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -87,6 +88,7 @@ class StandaloneServer:
         broker_port: int = 0,
         settings: Mapping[str, str] | None = None,
         *,
+        file_settings: Mapping[str, str] | None = None,
         disk: Disk,
         clock: Clock,
         rng: Rng,
@@ -98,8 +100,9 @@ class StandaloneServer:
                 "the host :: is every IPv6 address of this machine, and clients need one address: give "
                 "the one that they can reach, or 0.0.0.0 for every IPv4 address"
             )
-        given = dict(settings or {})
-        self.bind_address = given["bindAddress"] = given.get("bindAddress") or host
+        given, self._file_settings = dict(settings or {}), dict(file_settings or {})
+        bind_address = given.get("bindAddress") or self._file_settings.get("bindAddress")
+        self.bind_address = given["bindAddress"] = bind_address or host
         self.host = _told_to_clients(host, self.bind_address)
         self._disk = disk
         self._clock = clock
@@ -154,8 +157,10 @@ class StandaloneServer:
             "storePathRootDir": str(store),
         }
         base, _ = BrokerSettings.from_properties(own, source="standalone")
-        settings, warnings = base.overlay(given, source="--set")
-        return broker_on(settings, system_host()), warnings
+        file = self._file_settings
+        settings, warnings = base.overlay(file, source=f"file {file.get('brokerConfigPath')}")
+        settings, more = settings.overlay(given, source="--set")
+        return broker_on(settings, system_host()), (*warnings, *more)
 
     async def start(self) -> None:
         """Listen on both ports; the broker is registered on return.

@@ -131,7 +131,11 @@ _OTHERS: Final = {
         "maxq admin topicStatus -t Greetings",
         "maxq help produce",
     ),
-    "standalone": ("maxq standalone", "maxq standalone --store /data/maxq --set flushDiskType=SYNC_FLUSH"),
+    "standalone": (
+        "maxq standalone",
+        "maxq standalone --store /data/maxq --set flushDiskType=SYNC_FLUSH",
+        "maxq standalone -c broker.conf",
+    ),
     "namesrv": ("maxq namesrv", "maxq namesrv -p 9877 -c namesrv.conf"),
     "broker": (
         "maxq broker -n 10.0.0.1 -c broker.conf",

@@ -110,6 +110,27 @@ def test_names_and_places_that_are_set_are_used_and_told(tmp_path: Path) -> None
         assert sent.code == 0, sent.err
 
 
+def test_standalone_reads_a_settings_file_and_options_come_before_it(tmp_path: Path) -> None:
+    conf, log, port = tmp_path / "broker.conf", tmp_path / "log", free_port_base()
+    conf.write_text(
+        f"brokerName=filed\nlistenPort={port}\nstorePathRootDir={tmp_path}/not-here\nnamesrvAddr=192.0.2.1:9876\n"
+        "flushDiskType=SYNC_FLUSH\n"
+    )
+    options = ["-c", str(conf), "--store", str(tmp_path / "here"), "--namesrv-port", "0"]
+    ready = tmp_path / "ready"
+    with running("standalone", *options, "--ready-file", str(ready), log=log):
+        wait_until(ready.exists, "ready file")
+        facts = json.loads(log.read_text().splitlines()[-1])
+        seen = maxq("admin", "getBrokerConfig", "-b", facts["broker"], namesrv=facts["nameServer"])
+    assert (facts["name"], facts["broker"]) == ("filed", f"127.0.0.1:{port}")
+    assert facts["store"] == str(tmp_path / "here") and not (tmp_path / "not-here").exists()
+    assert "SYNC_FLUSH" in seen.out and str(port + 1) in seen.out, "the replication port lies beside the broker's"
+    assert "namesrvAddr is not used" in log.read_text()
+    conf.write_text("flushDiskType=SOMETIMES\n")
+    wrong = maxq("standalone", *options)
+    assert wrong.code == 2 and f"file {conf}: flushDiskType='SOMETIMES'" in wrong.err
+
+
 def test_messages_outlive_a_restart_of_standalone(tmp_path: Path) -> None:
     server = StandaloneProcess(folder=tmp_path)
     for number in range(2):

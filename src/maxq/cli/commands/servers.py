@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -39,6 +39,10 @@ FailureListener = Callable[[str, BaseException], None]
 log = logging.getLogger(__name__)
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: Options of `maxq standalone`, and the properties of a settings file that they replace.
+_STANDALONE_OPTIONS: Final = {
+    "store": ("storePathRootDir",), "broker_port": ("listenPort", "haListenPort"), "host": ("bindAddress", "brokerIP1"),
+}  # fmt: skip
 #: How long the loop waits for a thread that writes a table to let go of the interpreter; Python's own is 5 ms.
 _SWITCH_SECONDS = 0.0001
 
@@ -57,6 +61,10 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log events
 
 @app.command()
 def standalone(
+    context: typer.Context,
+    conf: Annotated[
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="broker.conf: properties by RocketMQ's names.")
+    ] = None,
     store: Annotated[Path, typer.Option(parser=folder, help="Folder to keep messages in.", metavar="DIR")] = Path(
         "maxq-store"
     ),
@@ -70,13 +78,26 @@ def standalone(
     end_with_input: EndWithInputOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Name server and broker in one process: cluster DefaultCluster, broker broker-a."""
+    """Name server and broker in one process: cluster DefaultCluster, broker broker-a, unless a settings file or --set
+    says otherwise. Options come before the file."""
     from maxq.standalone import StandaloneServer
 
     started = time.monotonic()
     configure_logging(verbose)
     raise_file_limit()
-    server = StandaloneServer(store, host, namesrv_port, broker_port, split_assignments(set_ or ()), **_environment())
+    file = _file_properties(conf, "brokerConfigPath")
+    for option, names in _STANDALONE_OPTIONS.items():
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            for name in names:
+                file.pop(name, None)
+    if file.get("listenPort", "").isdecimal():
+        broker_port = int(file.pop("listenPort"))  # its other ports lie beside it
+    if file.pop("namesrvAddr", ""):
+        warn([f"{_named(conf)}: namesrvAddr is not used: maxq standalone has a name server of its own"])
+    server = StandaloneServer(
+        store, host, namesrv_port, broker_port, split_assignments(set_ or ()), file_settings=file, **_environment()
+    )
     warn(server.warnings)
 
     def ready() -> Ready:
