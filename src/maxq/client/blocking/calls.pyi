@@ -329,6 +329,8 @@ class MessageCalls(Part[MessageAdmin]):
         Raises:
             ClientError: no such message.
         """
+    def find(self, topic: str, msg_id: str, *, via: str | None = None) -> MessageExt | None:
+        """Find a message as `view` does; None if there is no such message."""
     def view_by_offset_id(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
         """Find a message at the broker whose address is in its offset message id (33).
 
