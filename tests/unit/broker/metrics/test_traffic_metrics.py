@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
+from unittest import mock
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from maxq.broker.metrics.traffic_metrics import TrafficMetrics
+from maxq.broker.metrics.traffic_metrics import TrafficMetrics, _MessageSizes
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.runtime.metrics.packed_text import PackedText
 from maxq.runtime.metrics.registry import MetricsRegistry
@@ -130,6 +131,7 @@ class _Queue(ConsumeQueue):
 
     def __init__(self, topic: TopicWriteState) -> None:
         self._topic = topic
+        self.files = mock.Mock()  # whatever it finds is mapped
 
     @property
     def max_offset(self) -> int:
@@ -153,3 +155,17 @@ def test_two_scrapes_at_a_time_count_nothing_twice() -> None:
     for text in texts:
         assert 40 < _samples(text)["rocketmq_message_size_count"]["T0"] <= topic.put_nums
     assert traffic.scrape()["rocketmq_message_size_count"]["T0"] == topic.put_nums
+
+
+def test_a_scrape_maps_no_file_of_a_queue() -> None:
+    """Of ten thousand topics not all files can be mapped at a time, and each mapping would end another one."""
+    queue = mock.Mock(spec=ConsumeQueue, max_offset=5)
+    queue.files = mock.Mock()
+    queue.files.find.return_value = mock.Mock(is_mapped=False)
+    state = TopicWriteState("T")
+    state.queues[0] = QueueTail("T", 0, queue)
+    sizes = _MessageSizes(state)
+    for _ in sizes.look(5, 500):
+        pass
+    assert sum(sizes.counts) == 5
+    queue.units_from.assert_not_called()
