@@ -1136,6 +1136,8 @@ def messages(
 ) -> None:
     got_view: api.MessageExt = admin.messages.view(topic, msg_id, via=via)
     print(got_view)
+    got_find: api.MessageExt | None = admin.messages.find(topic, msg_id, via=via)
+    print(got_find)
     got_view_by_offset_id: api.MessageExt = admin.messages.view_by_offset_id(offset_msg_id, topic=topic_or_none)
     print(got_view_by_offset_id)
     got_query_by_key: list[api.MessageExt] = admin.messages.query_by_key(
@@ -1630,6 +1632,8 @@ async def async_messages(
 ) -> None:
     got_view: api.MessageExt = await admin.messages.view(topic, msg_id, via=via)
     print(got_view)
+    got_find: api.MessageExt | None = await admin.messages.find(topic, msg_id, via=via)
+    print(got_find)
     got_view_by_offset_id: api.MessageExt = await admin.messages.view_by_offset_id(offset_msg_id, topic=topic_or_none)
     print(got_view_by_offset_id)
     got_query_by_key: list[api.MessageExt] = await admin.messages.query_by_key(
