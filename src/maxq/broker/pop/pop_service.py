@@ -73,6 +73,7 @@ class PopService:
         orders: OrderService,
         revive: PopReviveService,
     ) -> None:
+        self._own = env.own
         self._acting = failover.acting
         self._services = failover.services
         self._journal = buffer.journal
@@ -395,11 +396,23 @@ class PopService:
                     self._take(offset, entries, known)
             count += len(batch)
             await asyncio.sleep(0)
+        self._not_beyond_ends()
         self._make_groups({group for _, group, _ in self._buffer.queues()})
         self._cleaned_ms = self._clock.monotonic_ms()
         if count:
             log.info("pop consumption: %d records of the journal read, %d check points are open", count,
                      len(self._buffer))  # fmt: skip
+
+    def _not_beyond_ends(self) -> None:
+        """Have groups go on at the ends of queues where they are behind these: the journal's record of the last message
+        that was given out may be whole where the message is damaged, and the next message gets its place."""
+        if not self._own.is_master:
+            return
+        for queue in self._buffer.queues():
+            end = self._store.max_offset(queue[0], queue[2])
+            if 0 < end < self._buffer.latest_offset(*queue):
+                log.warning("%s@%s queue %d: the journal tells of lost messages, going on at %d", *queue, end)
+                self._buffer.set_cursor(queue, end)
 
     def _make_groups(self, groups: Collection[str]) -> None:
         """Make groups that have popped, if this broker has not heard of them, where it was a slave and elsewhere where
