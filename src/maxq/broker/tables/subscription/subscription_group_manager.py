@@ -178,19 +178,22 @@ class SubscriptionGroupManager(PersistentManager):
         return self._why_disabled.get(group, "")
 
     def delete_subscription_group_config(self, group: str) -> bool:
-        """Remove the group; returns False if it was not known."""
+        """Remove the group; returns False if it was not known. A broker that was a slave keeps also then that it is
+        deleted."""
         known = self.subscription_group_table.pop(group, None)
         self.row_json.forget([group])
         forbidden = self.forbidden_table.pop(group, None)
         self._why_disabled.pop(group, None)
         self._remember_deleted(group)
-        if known is None and forbidden is None:
+        was_known = known is not None or forbidden is not None
+        if was_known:
+            log.info("delete subscription group %s", group)
+        else:
             log.warning("delete subscription group failed, %s does not exist", group)
-            return False
-        log.info("delete subscription group %s", group)
-        self._on_change()
-        self._tell([group])
-        return True
+        if was_known or self.slave_until:
+            self._on_change()
+            self._tell([group])
+        return was_known
 
     def _remember_deleted(self, group: str) -> None:
         if self.slave_until:

@@ -85,13 +85,16 @@ def test_a_broker_that_was_a_slave_makes_groups_that_the_log_names_but_not_those
 
 
 @pytest.mark.parametrize(("slave_until", "is_known"), [(100, True), (200, False), (0, False)])
-def test_what_was_deleted_counts_after_a_start_as_long_as_the_broker_was_no_slave_since(
+async def test_what_was_deleted_counts_after_a_start_as_long_as_the_broker_was_no_slave_since(
     slave_until: int, is_known: bool
 ) -> None:
+    """Also if the group was not known when an administrator deleted it."""
     world = BrokerWorld()
     world.groups.begin(100)
-    world.groups.delete_subscription_group_config("G")
-    world.groups.persist()
+    heard: list[str] = []
+    world.groups.add_change_listener(heard.extend)
+    assert (await world.call(207, {"groupName": "G"})).code == 0
+    assert heard == ["G"]
     groups = reloaded(world)
     groups.begin(slave_until)
     assert ("deletedGroups" in groups.to_json()) == is_known
