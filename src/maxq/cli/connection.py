@@ -75,7 +75,8 @@ Tls = Annotated[
         "--tls",
         metavar="WORD",
         rich_help_panel=CONNECTION,
-        help="Speak TLS. verify: check servers by the system's authorities; a file of authorities (PEM); insecure: "
+        help="Speak TLS. verify: check servers by the system's authorities; a file of authorities (PEM); a "
+        "file FILE.properties with lines tls.client.…, for a certificate of your own; insecure: "
         "trust any server; off: no TLS. Else MAXQ_TLS, else the context's.",
     ),
 ]

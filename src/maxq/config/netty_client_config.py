@@ -31,7 +31,7 @@ class NettyClientConfig(SettingsTable):
     # --- TLS; in Java these are system properties or lines of tls.config.file, here they are settings like others ---
     tls_config_file: str = setting(
         "/etc/rocketmq/tls.properties",
-        "File with tls.… lines, which have precedence over these settings; it may be missing.",
+        "File with tls.… lines, which have precedence over these settings. Only that of the default may be missing.",
         wire="tls.config.file",
     )
     tls_client_auth_server: bool = setting(

@@ -50,7 +50,7 @@ class NettyServerConfig(SettingsTable):
     )
     tls_config_file: str = setting(
         "/etc/rocketmq/tls.properties",
-        "File with tls.… lines, which have precedence over these settings; it may be missing.",
+        "File with tls.… lines, which have precedence over these settings. Only that of the default may be missing.",
         wire="tls.config.file",
     )
     tls_test_mode_enable: bool = setting(

@@ -128,7 +128,8 @@ def tls_settings(wanted: str | bool) -> NettyClientConfig:
 
     Args:
         wanted: False, "", "off": no TLS. True, "verify": servers are checked against the authorities that the system
-            trusts. A path: against those in this file, PEM. "insecure": any server is trusted.
+            trusts. A path: against those in this file, PEM. A path that ends in ".properties": as its lines
+            tls.client.… say, which may name a certificate of the client's. "insecure": any server is trusted.
     """
     if not wanted or wanted == "off":
         return NettyClientConfig()
@@ -136,6 +137,8 @@ def tls_settings(wanted: str | bool) -> NettyClientConfig:
         return NettyClientConfig(use_tls=True)
     if wanted == "insecure":
         return NettyClientConfig(use_tls=True, tls_client_auth_server=False)
+    if wanted.endswith(".properties"):
+        return NettyClientConfig(use_tls=True, tls_config_file=wanted)
     return NettyClientConfig(use_tls=True, tls_client_trust_cert_path=wanted)
 
 
@@ -144,7 +147,7 @@ def failure_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason == _CERTIFICATE_REQUIRED:
         return (
             "the server takes only clients that have a certificate (TLS): set tls.client.certPath and "
-            "tls.client.keyPath, in /etc/rocketmq/tls.properties or tls_config"
+            "tls.client.keyPath, in the file of --tls FILE.properties, /etc/rocketmq/tls.properties, or tls_config"
         )
     if not isinstance(error, ssl.SSLCertVerificationError):
         return str(error)
@@ -155,10 +158,11 @@ def failure_text(error: Exception) -> str:
 
 
 def with_tls_file(config: _Config, disk: SmallFiles) -> _Config:
-    """Return `config` with the settings of its `tls.config.file`, if there is one; lines of the other side are ignored.
+    """Return `config` with the settings of its `tls.config.file`; lines of the other side are ignored. The file of the
+    default name may be missing.
 
     Raises:
-        ConfigError: the file cannot be read, or has a bad value.
+        ConfigError: the file that was named is missing, cannot be read, or has a bad value.
     """
     path = config.tls_config_file
     if not path:
@@ -169,7 +173,9 @@ def with_tls_file(config: _Config, disk: SmallFiles) -> _Config:
     try:
         data = disk.read(PurePath(path))
     except FileNotFoundError:
-        return config
+        if path == type(config)().tls_config_file:
+            return config
+        raise ConfigError(f"tls.config.file {path} is missing") from None
     except OSError as error:
         raise ConfigError(f"tls.config.file {path} cannot be read: {error}") from None
     names = {row.name for row in settings_of(type(config))}

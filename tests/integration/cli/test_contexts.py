@@ -69,6 +69,35 @@ def test_a_context_opens_a_guarded_server_to_every_kind_of_command(guarded: tupl
     assert "no dead letters" not in run("pipeline", "dlq", "show", "nobody", *words).err
 
 
+def test_a_context_holds_a_certificate_of_the_client(tmp_path: Path) -> None:
+    authority, issued = trustme.CA(), {}
+    for name in ("127.0.0.1", "client"):
+        issued[name] = authority.issue_cert(name)
+        issued[name].private_key_pem.write_to_path(tmp_path / f"{name}.key")
+        issued[name].cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+    trust = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(trust)
+    own = {"keyPath": str(tmp_path / "127.0.0.1.key"), "certPath": str(tmp_path / "127.0.0.1.pem")}
+    settings = {
+        "tls.test.mode.enable": "false", "tls.server.mode": "enforcing", "tls.server.need.client.auth": "require",
+        "tls.server.authClient": "true", "tls.server.trustCertPath": str(trust), "useTLS": "true",
+        "tls.client.trustCertPath": str(trust), **{f"tls.server.{name}": path for name, path in own.items()},
+        **{f"tls.client.{name}": path for name, path in own.items()}, "maxHashSlotNum": "1000", "maxIndexNum": "4000",
+    }  # fmt: skip
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"tls.client.trustCertPath={trust}\ntls.client.keyPath={tmp_path / 'client.key'}\n"
+        f"tls.client.certPath={tmp_path / 'client.pem'}\n"
+    )
+    with StandaloneProcess(settings=settings) as server:
+        given = ["-n", server.namesrv_address, "--tls", str(file)]
+        assert run("context", "add", "own", *given, "--use").code == 0
+        assert "broker-a" in run("admin", "clusterList").out
+        without = run("admin", "clusterList", "--tls", str(trust))
+        assert without.code == 1 and "takes only clients that have a certificate" in without.err
+        assert "--tls FILE.properties" in without.err
+
+
 def test_completion_asks_as_the_context_says(guarded: tuple[StandaloneProcess, Path]) -> None:
     server, trust = guarded
     given = ["-n", server.namesrv_address, "--tls", str(trust), "--access-key", "root", "--secret-key", "hush-hush"]

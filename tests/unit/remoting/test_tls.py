@@ -221,6 +221,8 @@ async def test_a_server_is_checked_unless_one_says_that_it_need_not_be(
         assert await outcome(server, True) == await outcome(server, "verify") == ""
     with pytest.raises(ConfigError, match=r"no-such\.pem"):
         ClientTls(tls_settings("no-such.pem"), SystemDisk())
+    with pytest.raises(ConfigError, match=r"tls\.config\.file no-such\.properties is missing"):
+        ClientTls(tls_settings("no-such.properties"), SystemDisk())
 
 
 async def test_certificates_without_addresses_can_be_taken_by_an_authority_s_word(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def add(
             "--tls",
             metavar="WORD",
             rich_help_panel=CONNECTION,
-            help="Speak TLS. verify: check servers by the system's authorities; a file of authorities (PEM); insecure: "
+            help="Speak TLS. verify: check servers by the system's authorities; a file of authorities (PEM); a "
+            "file FILE.properties with lines tls.client.…, for a certificate of your own; insecure: "
             "trust any server; off: no TLS.",
         ),
     ] = "",
@@ -207,7 +208,9 @@ def _tls(word: str) -> str:
         return word
     path = Path(word).expanduser().absolute()
     if not path.is_file():
-        raise ConfigError(f"--tls {word}: there is no such file; give verify, insecure, off, or a file of authorities")
+        raise ConfigError(
+            f"--tls {word}: there is no such file; give verify, insecure, off, a file of authorities or FILE.properties"
+        )
     return str(path)
 
 
