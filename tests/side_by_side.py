@@ -36,6 +36,8 @@ _WITHOUT_SESSION: Final = "tests/pipeline/processes/"
 #: The folder of the second half of the tests with a Spark session; the others are the first.
 SECOND_SESSION: Final = "tests/pipeline/jobs/"
 _WAITING: Final = ("tests/integration/", _WITHOUT_SESSION)
+#: Those that wait longest, for brokers that take over from each other; begun last they would be waited for alone.
+_WAITING_LONGEST: Final = "tests/integration/replication/"
 #: What a process may take to end when it is not needed any more.
 _END_SECONDS: Final = 60
 _LONGEST: Final = 20
@@ -63,7 +65,7 @@ class Units:
             units.setdefault(unit_of(nodeid), []).append(number)
         self._first = [numbers for name in (SECOND_SESSION, SPARK_FOLDER) if (numbers := units.pop(name, []))]
         self._kinds: list[list[list[int]]] = [[], []]
-        for name, numbers in units.items():
+        for name, numbers in sorted(units.items(), key=lambda unit: not unit[0].startswith(_WAITING_LONGEST)):
             self._kinds[name.startswith(_WAITING)].append(numbers)
 
     def take(self, process: int) -> list[int]:

@@ -428,7 +428,8 @@ async def test_a_slave_of_another_master_takes_no_tables_of_this_one(
     assert not await slave.controller.slave_synchronize.sync_all()
     assert slave.controller.topics.contains_topic("Foreign")
     assert not slave.controller.topics.contains_topic("T")
-    assert (await slave.pull("Foreign", 0)).code == ResponseCode.SUCCESS
+    assert slave.controller.store.max_offset("Foreign", 0) == 1  # kept, and given to no reader
+    assert (await slave.pull("Foreign", 0)).code == ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
 async def test_a_slave_of_another_broker_name_copies_nothing_and_says_why(
