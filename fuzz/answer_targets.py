@@ -24,7 +24,7 @@ class _Peer:
     """A connection that goes nowhere, and all else that FastSends asks."""
 
     request_limit = 100
-    arrivals = changes = lone_answers = 0
+    arrivals = changes = 0
 
     def __init__(self) -> None:
         self.waiters: dict[int, Any] = {}

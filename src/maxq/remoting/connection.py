@@ -11,10 +11,6 @@ A peer that does not read. When the transport holds more than the high mark, nei
 already arrived is worked off, until it has drained; what others cause to be written to it meanwhile (long pulls that
 wake up) is bounded by `unsent_limit`, above which the connection is closed and said so.
 
-Threads that wait. Where each answer comes while nobody waits for another one, the thread that waits for it may receive
-it, and the loop sleeps (`let_threads_read`). The loop reads again as soon as it writes something itself, a second
-request is under way, or anything else is unusual, and when no thread has received anything for a moment.
-
 First bytes. A server looks at the first bytes of a connection: a PROXY protocol header is taken off, 0x16 starts TLS,
 anything else is a frame (whose first byte is 0 or 1 for every length below 32 MiB).
 """
@@ -51,8 +47,6 @@ _JOINED_AT_MOST: Final = 1024 * 1024  # bytes that a transport may copy into one
 _FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arrival is worked off
 
 _TLS_RECORD: Final = 0x16
-_LONE_ANSWERS: Final = 8  # so many in a row, and threads may receive the next
-_THREAD_LOOK_S: Final = 0.05  # how often the loop looks whether they do
 _FAST_PATH_ARRIVALS: Final = 4  # after so many in a row a connection may be read together with others
 
 # --- what a connection needs of others --------------------------------------------------------------------------------
@@ -160,16 +154,14 @@ class Connection(asyncio.BufferedProtocol):
 
     Attributes:
         attributes: belongs to whoever owns the connection (client id and the like).
-        is_read_by_threads: the threads that wait for answers receive them (`let_threads_read`).
     """
 
     __slots__ = (
         "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_is_writing", "_left_queued",
         "_left_unsent", "_loop", "_out", "_out_size", "_own_end", "_own_filled", "_paused", "_remote_host", "_requests",
-        "_resting", "_socket", "_thread_timer", "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals",
-        "attributes", "close_reason", "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed",
-        "is_introduced", "is_known", "is_read_by_threads", "local_address", "lone_answers", "opened_ms", "own_buffer",
-        "partial", "ready", "remote_address",
+        "_resting", "_socket", "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes",
+        "close_reason", "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed", "is_introduced",
+        "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -224,9 +216,6 @@ class Connection(asyncio.BufferedProtocol):
         self._left_queued = 0  # bytes that the system held besides
         self._written = 0  # bytes since then
         self._ticks_unread = 0
-        self.is_read_by_threads = False
-        self.lone_answers = 0  # in a row: a thread waited for it, and nobody for another one
-        self._thread_timer: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] | None = None  # a client waits for the TLS handshake
 
     def __repr__(self) -> str:
@@ -419,7 +408,6 @@ class Connection(asyncio.BufferedProtocol):
     def _shut(self, *, abort: bool) -> None:
         self.is_closed = True
         self._direct = -1
-        self._stop_thread_reads()
         self._drop_socket()
         self._endpoint.batched_reads.withdraw(self)
         self._release()
@@ -450,7 +438,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
         self._direct = -1
-        self._stop_thread_reads()
         self._drop_socket()
         self._endpoint.batched_reads.withdraw(self)
         self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
@@ -517,8 +504,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(self.partial) >= 4:
             held, self.partial = bytearray(self.partial), b""
             self.work(held, 0, len(held))
-        is_held = self._paused or self._resting or self.is_closed
-        if not (is_held or self._socket >= 0 or self.is_read_by_threads):
+        if not (self._paused or self._resting or self.is_closed or self._socket >= 0):
             self._transport.resume_reading()
 
     # --- read together with others -----------------------------------------------------------------------------------
@@ -562,63 +548,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._socket >= 0:
             self._endpoint.batched_reads.drop(self._socket)
             self._socket = -1
-
-    # --- read by threads ---------------------------------------------------------------------------------------------
-
-    def note_lone_answer(self) -> None:
-        """Note that an arrival was the answer that a thread waited for, and nobody waits for another one. After some of
-        these in a row the threads receive the next answers themselves."""
-        self.lone_answers += 1
-        if self.lone_answers < _LONE_ANSWERS or self.is_read_by_threads:
-            return
-        self.lone_answers = 0
-        transport = self._transport
-        if transport is None or self._tls is not None or self._socket >= 0 or self.is_closed:
-            return
-        if self._paused or self._resting or self._out or self.partial or self.own_buffer is not None:
-            return
-        transport.pause_reading()
-        self.is_read_by_threads = True
-        self._thread_timer = self._loop.call_later(_THREAD_LOOK_S, self._look_at_threads, self.arrivals)
-        if self._requests.waiters:  # a thread has sent meanwhile, and does not know that it is to read
-            self.end_thread_reads()
-
-    def end_thread_reads(self) -> None:
-        """Let the transport read again. Only on the loop."""
-        if not self.is_read_by_threads:
-            return
-        self._stop_thread_reads()
-        if not (self._paused or self._resting):
-            self._go_on()
-
-    def _stop_thread_reads(self) -> None:
-        self.is_read_by_threads = False
-        self.lone_answers = 0
-        if self._thread_timer is not None:
-            self._thread_timer.cancel()
-            self._thread_timer = None
-
-    def _look_at_threads(self, arrivals: int) -> None:
-        """Let the transport read again if no thread has received anything since there were so many arrivals."""
-        if self.arrivals == arrivals or self.is_closed:
-            self.end_thread_reads()
-        else:
-            self._thread_timer = self._loop.call_later(_THREAD_LOOK_S, self._look_at_threads, self.arrivals)
-
-    def take_frame(self, frame: bytes) -> None:
-        """Process a whole frame that a thread has received, and for which nobody waited there."""
-        if self.is_closed:
-            return
-        try:
-            self._command(decode_frame(memoryview(frame)[4:], self._endpoint.header_limit))
-        except RemoteProtocolError as error:
-            log.warning(
-                "%s sent bytes that are not RocketMQ's protocol and is disconnected: %s", self.remote_address, error
-            )
-            self.close(f"protocol error: {error}")
-        except Exception:
-            log.exception("a frame from %s could not be processed; the connection is closed", self.remote_address)
-            self.abort("internal error")
 
     def direct_socket(self) -> int:
         """Return a socket that bytes can be written to past the transport, or -1 while earlier bytes wait: use
@@ -804,8 +733,6 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if not out or transport is None:
             return
-        if self.is_read_by_threads:
-            self._loop.call_soon(self.end_thread_reads)  # the answer may be one that no thread waits for
         out_size = self._out_size
         self._written += out_size
         self._is_writing = True

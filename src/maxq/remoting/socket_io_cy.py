@@ -6,7 +6,6 @@ Columns of the table, one row an arrival: protocol/send_rows, A_….
 """
 
 import os
-import select
 from typing import TYPE_CHECKING
 
 try:
@@ -15,9 +14,7 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.cpython.exc import PyErr_CheckSignals
     from cython.cimports.libc.errno import EAGAIN, EINTR, errno
-    from cython.cimports.maxq.remoting.system_poll import POLLIN, poll, pollfd
     from cython.cimports.posix.uio import iovec, writev
     from cython.cimports.posix.unistd import read, write
 
@@ -50,9 +47,6 @@ if TYPE_CHECKING:
         """Connection, as far as `send_at_once` uses it to send a request."""
 
         active: bool
-        arrivals: int
-        is_read_by_threads: bool
-        partial: bytes
         _direct: int
         _is_writing: bool
         _out: list[bytes | memoryview]
@@ -285,66 +279,6 @@ def send_at_once(
         connection._out.append((head + body)[sent:])
         connection._out_size += size - sent
     return size - sent
-
-
-def receive_whole(
-    connection,  # type: Sending
-    buffer: cython.uchar[::1],  # type: bytearray
-    wait_ms: cython.int,
-):
-    # type: (...) -> int
-    """Wait in a thread besides the loop's until something comes on a connection that threads read, and receive it if it
-    is one frame. Signal handlers run meanwhile.
-
-    Returns:
-        The bytes of the frame, which is in `buffer`. 0: nothing came in time, or the loop is to read again; what was
-        received and is no whole frame is kept where the loop finds it.
-    """
-    got: cython.Py_ssize_t
-    fd: cython.int = connection._direct
-    transport: object = connection._transport
-    ready: cython.int
-    while connection.is_read_by_threads and fd >= 0 and fd == connection._direct and not transport.is_closing():
-        if cython.compiled:
-            waited: pollfd
-            waited.fd = fd
-            waited.events = POLLIN
-            with cython.nogil:
-                ready = poll(cython.address(waited), 1, wait_ms)
-            if ready < 0:
-                if errno != EINTR:
-                    return 0
-                PyErr_CheckSignals()
-                continue
-        else:
-            poller = select.poll()
-            poller.register(fd, select.POLLIN)
-            ready = len(poller.poll(wait_ms))
-        if ready == 0:
-            return 0
-        # From here until the bytes are in `buffer`, or kept, nothing else runs.
-        if not connection.is_read_by_threads or fd != connection._direct or transport.is_closing():
-            return 0
-        got = _read(fd, buffer, 0, len(buffer))
-        if got == -1:
-            continue
-        if got <= 0:
-            return 0
-        connection.active = True
-        connection.arrivals += 1
-        if got > 4 and got == 4 + (
-            (cython.cast(cython.Py_ssize_t, buffer[0]) << 24)
-            | (cython.cast(cython.Py_ssize_t, buffer[1]) << 16)
-            | (cython.cast(cython.Py_ssize_t, buffer[2]) << 8)
-            | cython.cast(cython.Py_ssize_t, buffer[3])
-        ):
-            return got
-        if cython.compiled:
-            connection.partial = cython.cast(cython.p_char, cython.address(buffer[0]))[:got]
-        else:
-            connection.partial = bytes(buffer[:got])
-        return 0
-    return 0
 
 
 def is_compiled() -> bool:

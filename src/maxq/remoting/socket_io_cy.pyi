@@ -28,9 +28,6 @@ class Sending(Protocol):
     """Connection, as far as `send_at_once` uses it to send a request."""
 
     active: bool
-    arrivals: int
-    is_read_by_threads: bool
-    partial: bytes
     _direct: int
     _is_writing: bool
     _out: list[bytes | memoryview]
@@ -53,5 +50,4 @@ def send_pieces(fd: int, head: bytes, view: memoryview, places: array[int], coun
 def send_at_once(
     connection: Sending, opaque: int, waiter: Callable[[RemotingCommand | None], None], head: bytes, body: bytes
 ) -> int: ...
-def receive_whole(connection: Sending, buffer: bytearray, wait_ms: int) -> int: ...
 def is_compiled() -> bool: ...

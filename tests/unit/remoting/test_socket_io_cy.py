@@ -1,8 +1,6 @@
 """Receiving and sending on many sockets at once, in both forms."""
 
-import signal
 import socket
-import threading
 from array import array
 from collections.abc import Iterator
 from types import ModuleType
@@ -190,86 +188,3 @@ def test_pieces_outside_the_file_are_refused(form: ModuleType, three: list[Peere
         form.send_pieces(three[0].socket.fileno(), b"", memoryview(bytes(100)), array("q", place), 1)
     with pytest.raises(ValueError, match="1001 pieces"):
         form.send_pieces(three[0].socket.fileno(), b"", memoryview(bytes(100)), array("q", bytes(16 * 1001)), 1001)
-
-
-class Waited(Peered):
-    """A connection that threads read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_read_by_threads, self._direct, self._transport = True, self.socket.fileno(), self
-        self.is_ending = False
-
-    def is_closing(self) -> bool:
-        return self.is_ending
-
-
-@pytest.fixture
-def waited() -> Iterator[Waited]:
-    made = Waited()
-    yield made
-    made.socket.close()
-    made.peer.close()
-
-
-FRAME = b"\0\0\0\x05hello"
-
-
-def test_a_whole_frame_is_received_by_who_waits_for_it(form: ModuleType, waited: Waited) -> None:
-    buffer = bytearray(64)
-    threading.Timer(0.01, waited.peer.send, [FRAME]).start()
-    assert form.receive_whole(waited, buffer, 60_000) == len(FRAME)
-    assert buffer[: len(FRAME)] == FRAME
-    assert (waited.partial, waited.arrivals, waited.active) == (b"", 1, True)
-
-
-@pytest.mark.parametrize("data", [FRAME[:-1], FRAME + b"\0", FRAME * 2, b"\0", b"\0\0\0\0"], ids=repr)
-def test_what_is_no_whole_frame_is_kept_for_the_loop(form: ModuleType, waited: Waited, data: bytes) -> None:
-    waited.peer.send(data)
-    assert form.receive_whole(waited, bytearray(64), 60_000) == 0
-    assert (waited.partial, waited.arrivals) == (data, 1)
-
-
-def test_a_frame_larger_than_the_buffer_is_kept_as_far_as_it_was_received(form: ModuleType, waited: Waited) -> None:
-    waited.peer.send(FRAME)
-    assert form.receive_whole(waited, bytearray(6), 60_000) == 0
-    assert waited.partial == FRAME[:6] and waited.socket.recv(64) == FRAME[6:]
-
-
-@pytest.mark.parametrize("why", ["the loop reads", "closing", "closed", "time", "the end"])
-def test_nothing_is_received_where_the_loop_is_to_look(form: ModuleType, waited: Waited, why: str) -> None:
-    if why == "the end":
-        waited.peer.close()
-    elif why != "time":
-        waited.peer.send(FRAME)
-    waited.is_read_by_threads, waited.is_ending = why != "the loop reads", why == "closing"
-    if why == "closed":
-        waited._direct = -1
-    assert form.receive_whole(waited, bytearray(64), 10 if why == "time" else 60_000) == 0
-    assert (waited.partial, waited.arrivals) == (b"", 0)
-
-
-def test_who_waits_lets_the_loop_read_as_soon_as_it_wants(form: ModuleType, waited: Waited) -> None:
-    def end() -> None:
-        waited.is_read_by_threads = False
-        waited.peer.send(FRAME)
-
-    threading.Timer(0.01, end).start()
-    assert form.receive_whole(waited, bytearray(64), 60_000) == 0
-    assert waited.socket.recv(64) == FRAME
-
-
-def test_signal_handlers_run_while_a_thread_waits(form: ModuleType, waited: Waited) -> None:
-    def ring(number: int, frame: object) -> None:
-        waited.peer.send(FRAME)
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        assert form.receive_whole(waited, bytearray(64), 60_000) == len(FRAME)
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        with pytest.raises(KeyboardInterrupt):
-            form.receive_whole(waited, bytearray(64), 60_000)
-    finally:
-        signal.signal(signal.SIGALRM, before)

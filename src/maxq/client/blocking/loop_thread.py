@@ -101,8 +101,8 @@ class LoopCall(Generic[Result]):
 
 class SendCall:
     """A send, and the thread that waits for its result: as LoopCall, but a send whose first try succeeds takes neither
-    a task nor further turns of the loop. The thread makes that try itself where it can, without the loop, and receives
-    the answer itself where nothing else is under way; if not, the loop takes it and wakes the thread at once.
+    a task nor further turns of the loop. The thread makes that try itself where it can, without the loop, which takes
+    the answer and wakes the thread at once.
 
     FastSends fills it in like a future (`done`, `set_result`).
 
@@ -116,7 +116,6 @@ class SendCall:
         self._open_calls = open_calls
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: PendingSend | None = None
-        self._is_of_thread = False  # the first try was made by the thread that waits
         self._is_half_done = threading.Lock()  # held as soon as the try was made, or has failed: then it is both
         self._task: asyncio.Task[SendResult] | None = None
         self._result: SendResult | None = None
@@ -133,7 +132,6 @@ class SendCall:
         self._loop = loop
         self._open_calls.add(self)
         self._pending = self._start.post_from_thread(self)
-        self._is_of_thread = self._pending is not None
         if self._pending is None:
             loop.call_soon_threadsafe(self._begin)
         elif not self._is_half_done.acquire(blocking=False):
@@ -193,8 +191,6 @@ class SendCall:
         Raises:
             NotRunningError: the loop was ended before.
         """
-        if self._is_of_thread and self._pending is not None:
-            self._start.await_answer(self._pending)
         self._ended.acquire()
         self._ended.release()
         if self._error is not None:

@@ -31,7 +31,7 @@ from maxq.errors import RemotingTimeoutError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.remoting.socket_io_cy import receive_whole, send_at_once
+from maxq.remoting.socket_io_cy import send_at_once
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,8 +69,6 @@ _MOST_TOPICS = 10_000
 _SPARE = cython.declare(cython.Py_ssize_t, 64)  # bytes of a frame besides its known parts: lengths, time, opaque
 _LARGE = cython.declare(cython.Py_ssize_t, 64 << 10)  # bytes of a body that is written by itself, not copied
 _LARGE_AT_ONCE = cython.declare(cython.Py_ssize_t, 4 << 10)  # the same where each message leaves at once
-_ANSWER_ROOM = 64 << 10  # bytes of an answer that a thread receives itself
-_ANSWER_WAIT_MS = 100  # so long it waits for one; then the loop does
 _KEPT_ROOM = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes that an empty buffer keeps
 _HEX = cython.declare(bytes, b"0123456789abcdef")
 _UPPER_HEX = cython.declare(bytes, b"0123456789ABCDEF")
@@ -1046,6 +1044,99 @@ class FastSends:
             self._timer = None
 
 
+@cython.cclass
+class ThreadSends(FastSends):
+    """FastSends for threads besides that of the event loop, which has an object of its own: what a thread posts leaves
+    before `post` or `post_batch` returns, and no other thread has to be woken. Answers are taken on the loop.
+
+    It takes nothing (None) where something else is to be sent before on a connection, and while another thread posts,
+    or code that was interrupted: it never waits.
+    """
+
+    _is_busy = cython.declare(cython.bint)
+
+    def __init__(
+        self,
+        sender,  # type: Any
+        instance,  # type: MQClientInstance
+        config,  # type: ProducerConfig
+        loop,  # type: asyncio.AbstractEventLoop
+        ids,  # type: UniqIdGenerator
+    ):
+        FastSends.__init__(self, sender, instance, config, loop, ids)
+        self._large = _LARGE_AT_ONCE
+        self._is_busy = False
+
+    def post(
+        self,
+        message,  # type: Message
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
+    ):
+        # type: (...) -> PendingSend | None
+        """Send a message before this returns, as `FastSends.post` describes; None also while another thread sends."""
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            return FastSends.post(self, message, queue, timeout_ms, waiter)
+        finally:
+            self._is_busy = False
+
+    def post_batch(
+        self,
+        messages,  # type: list[Message] | tuple[Message, ...]
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
+    ):
+        # type: (...) -> PendingSend | None
+        """Send messages in one request before this returns, as `FastSends.post_batch` describes; None also while
+        another thread sends."""
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            return FastSends.post_batch(self, messages, queue, timeout_ms, waiter)
+        finally:
+            self._is_busy = False
+
+    @cython.cfunc
+    def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
+        """Do nothing: `_leave` notes who waits for the answer, in the same moment in which it sends the request."""
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter) -> cython.bint:
+        connection = line.connection
+        out: cython.p_uchar
+        if cython.compiled:
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, line._out))
+        else:
+            out = line._out
+        frame = take_bytes(out, 0, line._filled)
+        body = line._body
+        line._filled = line._count = 0
+        line._body = b""
+        pending.future = waiter
+        left: cython.Py_ssize_t = send_at_once(connection, pending.opaque, pending, frame, body)
+        if left < 0:
+            return False
+        self._used.add(connection)
+        if left:
+            self._loop.call_soon_threadsafe(connection.send_left)
+        if self._timer is None or pending.deadline_ms < self._timer_ms:
+            self._loop.call_soon_threadsafe(self._arm_by, pending.deadline_ms)
+        return True
+
+    def _arm_by(self, deadline_ms):
+        # type: (...) -> None
+        """Look at the time not later than at a deadline."""
+        if self._timer is None or deadline_ms < self._timer_ms:
+            self._arm(self._clock.monotonic_ms(), deadline_ms)
+
+
 @cython.cfunc
 @cython.exceptval(-2)
 def _put_pairs(out: cython.p_uchar, p: cython.Py_ssize_t, pairs: dict) -> cython.Py_ssize_t:
@@ -1132,11 +1223,7 @@ def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlon
 
 @cython.cclass
 class SendAnswers(AnswerScanner):
-    """Reads answers to messages that FastSends has sent.
-
-    Args:
-        is_of_loop: it is used where the loop reads.
-    """
+    """Reads answers to messages that FastSends has sent."""
 
     _queue_id = cython.declare(cython.longlong)
     _queue_offset = cython.declare(cython.longlong)
@@ -1144,14 +1231,9 @@ class SendAnswers(AnswerScanner):
     _places = cython.declare(cython.Py_ssize_t[10])  # position and size: msgId, transactionId, region, trace, recall
     _region = cython.declare(bytes)
     _region_text = cython.declare(str)
-    _is_of_loop = cython.declare(cython.bint)
 
-    def __init__(
-        self,
-        is_of_loop: cython.bint = True,
-    ):
+    def __init__(self):
         self.signed = False
-        self._is_of_loop = is_of_loop
         self._waiter_type = PendingSend
         self._region = b""
         self._region_text = ""
@@ -1169,8 +1251,7 @@ class SendAnswers(AnswerScanner):
         """Take the leading answers in buffer[start:end] and tell who waits for them. Returns the position behind
         them."""
         waiters: dict = connection.waiters
-        pending: PendingSend = None
-        count: cython.Py_ssize_t = 0
+        pending: PendingSend
         buf: cython.p_uchar
         if cython.compiled:
             buf = cython.address(buffer[0])
@@ -1182,14 +1263,8 @@ class SendAnswers(AnswerScanner):
                 break
             pending = waiter
             del waiters[self._opaque]
-            start = self._answer_end  # what the waiter does may use this scanner
             pending._end(self._result(buf, pending))
-            count += 1
-        if count and self._is_of_loop:
-            if count == 1 and start == end and not waiters and type(pending._sends) is ThreadSends:
-                connection.note_lone_answer()
-            elif connection.lone_answers:
-                connection.lone_answers = 0
+            start = self._answer_end
         return start
 
     @cython.cfunc
@@ -1278,144 +1353,6 @@ class SendAnswers(AnswerScanner):
                 self._value(buf, 4),
             ),
         )
-
-
-@cython.cclass
-class ThreadSends(FastSends):
-    """FastSends for threads besides that of the event loop, which has an object of its own: what a thread posts leaves
-    before `post` or `post_batch` returns, and no other thread has to be woken. Answers are taken on the loop, or by the
-    thread that waits for one (`await_answer`), where nothing else is under way on the connection.
-
-    It takes nothing (None) where something else is to be sent before on a connection, and while another thread posts,
-    or code that was interrupted: it never waits.
-    """
-
-    _is_busy = cython.declare(cython.bint)
-    _is_reading = cython.declare(cython.bint)
-    _answers = cython.declare(SendAnswers)
-    _answer = cython.declare(bytearray)
-
-    def __init__(
-        self,
-        sender,  # type: Any
-        instance,  # type: MQClientInstance
-        config,  # type: ProducerConfig
-        loop,  # type: asyncio.AbstractEventLoop
-        ids,  # type: UniqIdGenerator
-    ):
-        FastSends.__init__(self, sender, instance, config, loop, ids)
-        self._large = _LARGE_AT_ONCE
-        self._is_busy = self._is_reading = False
-        self._answers = SendAnswers(is_of_loop=False)
-        self._answer = bytearray(_ANSWER_ROOM)
-
-    def post(
-        self,
-        message,  # type: Message
-        queue,  # type: MessageQueue | None
-        timeout_ms: cython.longlong,
-        waiter=None,  # type: SendWaiter | None
-    ):
-        # type: (...) -> PendingSend | None
-        """Send a message before this returns, as `FastSends.post` describes; None also while another thread sends."""
-        if self._is_busy:
-            return None
-        self._is_busy = True
-        try:
-            return FastSends.post(self, message, queue, timeout_ms, waiter)
-        finally:
-            self._is_busy = False
-
-    def post_batch(
-        self,
-        messages,  # type: list[Message] | tuple[Message, ...]
-        queue,  # type: MessageQueue | None
-        timeout_ms: cython.longlong,
-        waiter=None,  # type: SendWaiter | None
-    ):
-        # type: (...) -> PendingSend | None
-        """Send messages in one request before this returns, as `FastSends.post_batch` describes; None also while
-        another thread sends."""
-        if self._is_busy:
-            return None
-        self._is_busy = True
-        try:
-            return FastSends.post_batch(self, messages, queue, timeout_ms, waiter)
-        finally:
-            self._is_busy = False
-
-    def await_answer(
-        self,
-        pending: PendingSend,
-    ):
-        # type: (...) -> None
-        """Receive and take the answer to a message of the calling thread, if threads read its connection, and this is
-        the only request under way. Otherwise, if it takes long, or if something else comes, the loop reads again: then
-        the message's waiter is told there. Returns in any case."""
-        connection = pending.connection
-        if not connection.is_read_by_threads or pending.opaque not in connection.waiters:
-            return
-        size: cython.Py_ssize_t
-        frame: bytes = b""
-        is_taken: cython.bint = False
-        if self._is_reading or len(connection.waiters) > 1:
-            self._let_loop_read(connection, frame)
-            return
-        self._is_reading = True
-        try:
-            size = receive_whole(connection, self._answer, _ANSWER_WAIT_MS)
-            if size:
-                is_taken = self._answers.take(connection, self._answer, 0, size) == size
-                if not is_taken:
-                    frame = bytes(memoryview(self._answer)[:size])
-        finally:
-            self._is_reading = False
-            if not is_taken:
-                self._let_loop_read(connection, frame)
-
-    @cython.cfunc
-    def _let_loop_read(self, connection, frame: bytes):
-        """Let the loop read a connection again. `frame`: a whole one that it is to process before; empty: none."""
-        try:
-            if frame:
-                self._loop.call_soon_threadsafe(connection.take_frame, frame)
-            self._loop.call_soon_threadsafe(connection.end_thread_reads)
-        except RuntimeError:  # the loop was closed meanwhile, and who waits for answers is told
-            pass
-
-    @cython.cfunc
-    def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
-        """Do nothing: `_leave` notes who waits for the answer, in the same moment in which it sends the request."""
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter) -> cython.bint:
-        connection = line.connection
-        out: cython.p_uchar
-        if cython.compiled:
-            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, line._out))
-        else:
-            out = line._out
-        frame = take_bytes(out, 0, line._filled)
-        body = line._body
-        line._filled = line._count = 0
-        line._body = b""
-        pending.future = waiter
-        left: cython.Py_ssize_t = send_at_once(connection, pending.opaque, pending, frame, body)
-        if left < 0:
-            return False
-        self._used.add(connection)
-        if left:
-            self._loop.call_soon_threadsafe(connection.send_left)
-        if self._timer is None or pending.deadline_ms < self._timer_ms:
-            self._loop.call_soon_threadsafe(self._arm_by, pending.deadline_ms)
-        return True
-
-    def _arm_by(self, deadline_ms):
-        # type: (...) -> None
-        """Look at the time not later than at a deadline."""
-        if self._timer is None or deadline_ms < self._timer_ms:
-            self._arm(self._clock.monotonic_ms(), deadline_ms)
 
 
 def is_compiled() -> bool:

@@ -604,12 +604,6 @@ class SendStart:
         self._sender = sender
         return self._post(sender.for_threads, waiter)
 
-    def await_answer(self, pending: PendingSend) -> None:
-        """Receive the answer to what `post_from_thread` has sent, in the same thread, if that is possible: then the
-        waiter has it when this returns. If not, the loop does."""
-        if (sends := self._sender.for_threads) is not None:
-            sends.await_answer(pending)
-
     def _post(self, fast: FastSends | None, waiter: SendWaiter) -> PendingSend | None:
         producer, what = self._producer, self._what
         if self._is_batch:

@@ -105,9 +105,6 @@ class Start:
     def post_from_thread(self, waiter: SendWaiter) -> Any:
         return self.post(waiter) if self.in_thread else None
 
-    def await_answer(self, pending: object) -> None:
-        """The loop takes it."""
-
     def post(self, waiter: SendWaiter) -> Any:
         self.waiter = waiter
         if self.stops:
