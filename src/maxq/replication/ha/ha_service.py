@@ -237,11 +237,9 @@ class HAService:
         self._count_slaves_of(connection.host)
         self._links.remove(link)
         if connection.replicated_offset >= 0:
-            left_at = self._left_at.setdefault(connection.host, [])
-            left_at.append(connection.replicated_offset)
-            known = self._slaves_of.get(connection.host, 1)
-            if not connection.is_distinct and len(left_at) + self._count_here(connection.host) > known:
-                self._note_joined(connection)  # its slave has, or had, a newer connection
+            self._left_at.setdefault(connection.host, []).append(connection.replicated_offset)
+            if not connection.is_distinct:
+                self._note_back(connection.host)  # its slave has, or had, a newer connection
         connection.state = HAConnectionState.SHUTDOWN
         log.info(
             "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,
@@ -258,14 +256,23 @@ class HAService:
         """Return how many slaves of this host are here that have begun to copy, as far as is known."""
         return sum(one.host == host and one.is_distinct and one.replicated_offset >= 0 for one in self.connections)
 
-    def _note_joined(self, connection: HAConnection) -> None:
-        """Take a slave for one that has come back, if any from its host has gone: of several for the one that had come
-        furthest, so that no other is taken to have more than it has."""
-        left_at = self._left_at.get(connection.host)
-        if left_at:
-            left_at.remove(max(left_at))
-            if not left_at:
-                del self._left_at[connection.host]
+    def _note_back(self, host: str) -> bool:
+        """Take a slave of this host for one that is back if more are here or gone than the host has, as far as is
+        known. Of several that have gone, it is the one that had come furthest, so that no other is taken to have more
+        than it has.
+
+        Returns:
+            False: it may be another connection of one that is here.
+        """
+        left_at = self._left_at.get(host)
+        if not left_at:
+            return True
+        if len(left_at) + self._count_here(host) <= self._slaves_of.get(host, 1):
+            return False
+        left_at.remove(max(left_at))
+        if not left_at:
+            del self._left_at[host]
+        return True
 
     def _close_connections(self, reason: str) -> None:
         for link in list(self._links):
@@ -279,8 +286,7 @@ class HAService:
         """Implement LinkOwner, whose docstring says what is promised."""
         connection = link.connection
         if not connection.is_counted and connection.replicated_offset >= 0:
-            connection.is_counted = True
-            self._note_joined(connection)
+            connection.is_counted = self._note_back(connection.host)
         began_at, connection.began_at = connection.began_at, 0
         if began_at and len(self._group_transfer):  # else nobody waits for what is before
             self._began_at[connection.host] = began_at

@@ -560,10 +560,64 @@ def test_a_slave_that_died_is_not_back_when_another_of_its_host_is(is_late: bool
         assert master.connections[0].replicated_offset == end
         assert master.known_to_slaves() == first
         await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: len(_copying(master)) == 2)
+        assert master.known_to_slaves() == first, "it may be the other one's next connection"
+        again.write(encode_report(end))
         await brokers.until(lambda: master.known_to_slaves() == end)
         again.close()
 
     simulated(story)
+
+
+def test_nor_when_the_other_one_comes_again_before_its_silent_connection_ends() -> None:
+    """The one that died has come back when there are two again."""
+
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER", acting_master=True, replicas=3)
+        first = put(store)
+        died = await _copied(brokers, master)
+        before = await _copied(brokers, master)
+        died.write(encode_report(first))  # there are two
+        await brokers.until(lambda: all(connection.is_distinct for connection in master.connections))
+        died.close()
+        await brokers.until(lambda: master.connection_count == 1)
+        end = put(store)
+        before.write(encode_report(end))
+        await brokers.until(lambda: master.connections[0].replicated_offset == end)
+        again = await _copied(brokers, master)
+        assert master.known_to_slaves() == first
+        before.close()
+        await brokers.until(lambda: master.connection_count == 1)
+        assert master.known_to_slaves() == first
+        back = await _copied(brokers, master)
+        again.write(encode_report(end))
+        await brokers.until(lambda: master.known_to_slaves() == end)
+        for writer in (again, back):
+            writer.close()
+
+    simulated(story)
+
+
+def test_one_that_died_before_its_neighbour_reported_again_is_not_that_neighbour() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER", acting_master=True, replicas=3)
+        first = put(store)
+        neighbour = await _copied(brokers, master)
+        died = await _copied(brokers, master)
+        died.close()
+        await brokers.until(lambda: master.connection_count == 1)
+        end = put(store)
+        neighbour.write(encode_report(end))
+        await brokers.until(lambda: _copying(master) == [end])
+        assert master.known_to_slaves() == first
+        neighbour.close()
+
+    simulated(story)
+
+
+def _copying(master: HAService) -> list[int]:
+    """How far the slaves have the log that are connected and have begun to copy it."""
+    return [one.replicated_offset for one in master.connections if one.replicated_offset >= 0]
 
 
 async def _copied(brokers: Brokers, master: HAService) -> asyncio.StreamWriter:
