@@ -45,9 +45,9 @@ class ReplicaRanges(Protocol):
         """Return those of the master's ranges in which this log has other bytes, and more than a filler of its own."""
         ...
 
-    def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+    async def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
         """Return whether this log has the last message of a queue in these ranges, whose place the master may have
-        given to another message."""
+        given to another message. Reads them, in turns of the loop."""
         ...
 
     def adopt(self, named: Sequence[FilledRange]) -> None:
@@ -134,6 +134,7 @@ class HAClient:
         self._broker_name = broker_name
         self._contradiction: ReplicationDivergedError | None = None
         self._contradicting: list[FilledRange] = []
+        self._compared: tuple[list[FilledRange], int, bool] | None = None  # the offer, this log's end, the result
         self._config = config
         self._first_offset = first_offset
         self._parser = TransferParser()
@@ -283,12 +284,21 @@ class HAClient:
             if self.offered is not None or self._position < self._log.max_physical_offset:
                 return b""
             self.offered = self._contradiction
-            self.is_another = self._log.filled_ranges.hold_last_places(self._contradicting)
             return encode_offer(self._own_port())
         if not self.is_joined:
             return b""
         offset = self._log.max_physical_offset
         return self._report(offset, now_ms) if offset > self.reported_offset else b""
+
+    async def compare_offered(self) -> None:
+        """Find out after an offer whether this log is another than the master's: it is if the master may have given
+        places of what was offered to other messages. The same offer is examined once."""
+        if self.offered is None:
+            return
+        offer, end = self._contradicting, self._log.max_physical_offset
+        if self._compared is None or self._compared[:2] != (offer, end):
+            self._compared = offer, end, await self._log.filled_ranges.hold_last_places(offer)
+        self.is_another = self._compared[2]
 
     def heartbeat(self, now_ms: int) -> bytes:
         """Return the last report again if nothing was sent for haSendHeartbeatInterval; a report of offset 0 while the

@@ -151,12 +151,19 @@ class HAClientService:
             self._link = None
             link.close("this broker stops being a slave of it")
             self.client.on_closed()
+        await self._compare_offered()
         outcome = self.client.offered or outcome
         if self.client.is_another is not None:
             self._note_apart(self.client.is_another, "" if self.client.is_named else address)
         if link.has_heard:
             self._retry_s = _FIRST_RETRY_S
         return self._judge(address, outcome)
+
+    async def _compare_offered(self) -> None:
+        try:
+            await self.client.compare_offered()
+        except (RemoteProtocolError, OSError) as error:
+            log.warning("it is not known whether this log is another than the master's: %s", error)
 
     def _joined(self) -> None:
         self._note_apart(False)

@@ -115,11 +115,11 @@ class FilledRanges:
         fillers = self.still_filled()
         return [one for one in other if not any(start <= one.start and one.end <= end for start, end in fillers)]
 
-    def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+    async def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
         """Return whether this log has the last message of a queue in these ranges: a master that lost them may have
         given its place to another message."""
         spans = [(start, end) for start, end, _ in ranges]
-        return hold_last_places(self._commit_log, self._queues, self._deletions, spans)
+        return await hold_last_places(self._commit_log, self._queues, self._deletions, spans)
 
     def adopt(self, named: Sequence[FilledRange]) -> None:
         """Add the master's ranges: this log is a copy of its log, fillers included. Blocks if any is new. Raises

@@ -14,6 +14,7 @@ from typing import Final
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_sys_flag import is_queued, is_rolled_back
 from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of, sys_flag_of
+from maxq.runtime.turns import Turns
 from maxq.store.dispatch.record_units import index_keys, light_places, unit_code
 from maxq.store.index.index_service import IndexService
 from maxq.store.log import record_cy
@@ -143,24 +144,38 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
     return ""
 
 
-def hold_last_places(
+async def hold_last_places(
     commit_log: CommitLog, queues: ConsumeQueueStore, deletions: Deletions, ranges: Sequence[tuple[int, int]]
 ) -> bool:
     """Return whether these (start, end) of the log hold the last message of a queue. A log that lost them may have
     given its place to another message; the places of all others lie before one that it knows of.
     """
+    turns = Turns()
     for start, end in ranges:
-        for offset, message in _messages(commit_log, start, end - start):
-            for topic, queue_id, _ in _places(message):
-                if deletions.is_gone(topic, offset):
-                    continue
-                if queues.topic_write_state(topic).has_batch_queues:
-                    return True
-                queue = queues.open(topic, queue_id)
-                last = queue.unit(queue.max_offset - 1)
-                at = -1 if last is None else last[0]
-                if at <= offset:
-                    return True
+        position = start
+        while position < end:
+            record = commit_log.record(position)
+            if record is None:
+                break  # the BLANK at the end of a file
+            message = decode_record(record)
+            del record  # it would keep the file mapped during a rest
+            if _is_last_of_queue(queues, deletions, position, message):
+                return True
+            position += message.store_size
+            await turns.rest()
+    return False
+
+
+def _is_last_of_queue(queues: ConsumeQueueStore, deletions: Deletions, offset: int, message: MessageExt) -> bool:
+    for topic, queue_id, _ in _places(message):
+        if deletions.is_gone(topic, offset):
+            continue
+        if queues.topic_write_state(topic).has_batch_queues:
+            return True
+        queue = queues.open(topic, queue_id)
+        last = queue.unit(queue.max_offset - 1)
+        if last is None or last[0] <= offset:
+            return True
     return False
 
 

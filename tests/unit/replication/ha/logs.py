@@ -22,6 +22,7 @@ class NoFilledRanges:
         self.known: list[FilledRange] = []
         self.contradicted: list[FilledRange] = []
         self.has_last_places = False
+        self.examined = 0
         self.adopted: list[FilledRange] = []
         self.as_on_master: frozenset[tuple[int, int]] = frozenset()
 
@@ -34,7 +35,8 @@ class NoFilledRanges:
     def ranges(self) -> list[tuple[int, int]]:
         return [(start, end) for start, end, _ in self.known]
 
-    def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+    async def hold_last_places(self, ranges: Sequence[FilledRange]) -> bool:
+        self.examined += 1
         return self.has_last_places
 
     def adopt(self, named: Sequence[FilledRange]) -> None:

@@ -219,11 +219,35 @@ async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are
     assert client.is_another is None
     assert client.take_report(0) == encode_offer(10912)
     assert client.take_report(0) == b""
+    await client.compare_offered()
     assert client.is_another is has_last_places
     assert "the master has lost bytes 70 … 90" in str(client.offered)
     assert log.data == LOG[: FILE + 500] and log.filled_ranges.adopted == []
     client.on_connected(FILE, 0)
     assert client.offered is None
+    await client.compare_offered()
+    assert client.is_another is None
+
+
+@pytest.mark.parametrize("change", ["nothing", "offer", "log"])
+async def test_what_is_offered_again_is_examined_again_only_if_it_or_the_log_is_another(change: str) -> None:
+    """It may be gigabytes, and a connection is made every five seconds."""
+    log = BytesLog(LOG[: FILE + 500])
+    log.filled_ranges.contradicted = FILLED_RANGES[1:]
+    client = await connected(log)
+    for examined in (1, 1 if change == "nothing" else 2):
+        end = log.max_physical_offset
+        said = encode_filled_ranges(FILLED_RANGES) + bytes(frame(FILE, LOG[FILE:end]))
+        client.receive_data(memoryview(bytearray(said)), 0)
+        assert client.take_report(0) == encode_offer(10912)
+        await client.compare_offered()
+        assert client.is_another is False
+        assert log.filled_ranges.examined == examined
+        if change == "offer":
+            log.filled_ranges.contradicted = FILLED_RANGES
+        elif change == "log":
+            log.data += LOG[end : end + 100]
+        client.on_connected(FILE, 0)
 
 
 async def test_a_slave_of_another_log_offers_nothing() -> None:

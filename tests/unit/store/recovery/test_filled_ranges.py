@@ -1,10 +1,12 @@
 """Fillers in the log: remembered, told, compared."""
 
+import asyncio
 import zlib
 from pathlib import Path
 
 import pytest
 
+from maxq.runtime import turns
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.filled_ranges import FilledRange
 from maxq.store.recovery.filled_ranges_file import decode_ranges
@@ -89,10 +91,23 @@ async def test_a_message_is_the_last_of_its_queue_if_no_later_one_lies_outside_w
     at = [*starts, end]
     for places, is_last in (([4], False), ([28], False), ([29], True), ([4, 29], True), ([29, 4], True)):
         ranges = [FilledRange(at[place], at[place + 1], 1) for place in places]
-        assert slave.filled_ranges.hold_last_places(ranges) is is_last
-    assert slave.filled_ranges.hold_last_places([FilledRange(starts[28], end, 1)])
+        assert await slave.filled_ranges.hold_last_places(ranges) is is_last
+    assert await slave.filled_ranges.hold_last_places([FilledRange(starts[28], end, 1)])
     await delete_topics(slave, "T")
-    assert not slave.filled_ranges.hold_last_places([FilledRange(starts[28], end, 1)])
+    assert not await slave.filled_ranges.hold_last_places([FilledRange(starts[28], end, 1)])
+    slave.close()
+
+
+async def test_others_are_served_while_the_messages_of_a_range_are_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0)
+    slave, starts = filled(tmp_path)
+    ranges = [FilledRange(starts[0], starts[28], 1)]
+    examination = asyncio.ensure_future(slave.filled_ranges.hold_last_places(ranges))
+    await asyncio.sleep(0)
+    assert not examination.done()
+    assert not await examination
     slave.close()
 
 
