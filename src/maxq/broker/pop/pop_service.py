@@ -55,6 +55,28 @@ _A_TURN: Final = 100
 _READY_SECONDS: Final = 2.0
 
 
+class _TakenResets:
+    """Finds in the journal's records, taken in order, which resets groups have taken.
+
+    Attributes:
+        taken: where groups were set last, by topic, group and queue, if they were given messages since.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Any, ...], int] = {}
+        self.taken: dict[tuple[Any, ...], int] = {}
+
+    def take(self, entries: dict[str, list[Any]]) -> None:
+        """Take the next record."""
+        for queue in queues_told({name: entries[name] for name in ("p", "o") if name in entries}):
+            if queue in self._last:
+                self.taken[queue] = self._last[queue]
+        for topic, group, queue_id, offset in entries.get("r", ()):
+            queue = topic, group, queue_id
+            self._last[queue] = offset
+            self.taken.pop(queue, None)
+
+
 class PopService:
     """The pop service of one broker.
 
@@ -386,6 +408,7 @@ class PopService:
     async def _replay(self) -> None:
         """Apply the journal."""
         known: dict[tuple[Any, ...], int] = {}
+        resets = _TakenResets()
         count = 0
         await self._store.wait_for_dispatch()
         self._orders.table.not_beyond(self._store.max_offset)
@@ -394,14 +417,24 @@ class PopService:
             for offset, entries in batch:
                 with self._passed_over("record %d of the pop journal", offset):
                     self._take(offset, entries, known)
+                    resets.take(entries)
             count += len(batch)
             await asyncio.sleep(0)
+        self._end_resets(resets)
         self._not_beyond_ends()
         self._make_groups({group for _, group, _ in self._buffer.queues()})
         self._cleaned_ms = self._clock.monotonic_ms()
         if count:
             log.info("pop consumption: %d records of the journal read, %d check points are open", count,
                      len(self._buffer))  # fmt: skip
+
+    def _end_resets(self, resets: _TakenResets) -> None:
+        """End resets that pops have taken before a kill, which came before the file of offsets was written: the group
+        would get again what it has acknowledged since."""
+        for (topic, group, queue_id), offset in resets.taken.items():
+            is_waiting = self._offsets.has_offset_reset(topic, group, queue_id)
+            if is_waiting and self._offsets.query_offset(group, topic, queue_id) == offset:
+                self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
 
     def _not_beyond_ends(self) -> None:
         """Have groups go on at the ends of queues where they are behind these: the journal's record of the last message

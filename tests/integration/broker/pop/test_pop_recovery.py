@@ -501,6 +501,31 @@ async def test_a_reset_that_was_answered_outlives_a_kill(start_broker: Start, tm
     assert bodies(await popped(successor, order=order, attempt_id="b")) == [b"001", b"002", b"003"]
 
 
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("acked", [2, 1])
+async def test_a_reset_that_a_pop_has_taken_is_not_taken_again_after_a_kill(
+    start_broker: Start, tmp_path: Path, order: bool, acked: int
+) -> None:
+    """The file of offsets still had it: what was acknowledged since came again."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    await batch_ack(broker, await popped(broker, max_msg_nums=4, order=order, attempt_id="a"))
+    await _set(broker, 0)
+    file = broker.folder / "config" / "consumerOffset.json"
+    before = file.read_bytes()
+    again = await popped(broker, max_msg_nums=2, order=order, attempt_id="b")
+    assert bodies(again) == [b"000", b"001"]
+    await batch_ack(broker, again[:acked])
+    name = kill(broker, tmp_path / "killed")
+    (tmp_path / name / "config" / file.name).write_bytes(before)
+    successor = await start_broker(name, **QUICK)
+    if acked == 1:  # the other one is held
+        rest = [b"001", b"002", b"003"] if order else [b"002", b"003"]
+        assert bodies(await popped(successor, order=order, attempt_id="b" if order else "c")) == rest
+    else:
+        assert bodies(await popped(successor, order=order, attempt_id="c")) == [b"002", b"003"]
+
+
 @pytest.mark.parametrize("what", ["reset", "delete"])
 async def test_what_an_operator_orders_while_the_log_takes_nothing_is_refused_until_a_start_would_know_of_it(
     start_broker: Start, tmp_path: Path, what: str

@@ -1,9 +1,11 @@
 """Where running consumers are told to go on, over starts of the broker."""
 
+from pathlib import Path
+
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import RunningBroker
+from tests.integration.broker.harness import RunningBroker, copy_as_killed
 
 
 async def _filled(broker: RunningBroker, count: int) -> None:
@@ -26,13 +28,18 @@ async def _goes_on(broker: RunningBroker, offset: int) -> int:
     return int(reply.ext["nextBeginOffset"])
 
 
+async def _set(broker: RunningBroker, offset: int) -> None:
+    """As an operator."""
+    ext = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": str(offset)}
+    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+
+
 async def test_an_operators_reset_that_no_pull_has_taken_counts_after_a_start(start_broker: Start) -> None:
     broker = await start_broker()
     await _filled(broker, 4)
     assert (await broker.pull("T", 2)).code == ResponseCode.SUCCESS  # the group is known
-    ext = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "1"}
-    reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
-    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    await _set(broker, 1)
     await broker.stop()
     broker = await start_broker()
     await _commit(broker, 4)  # of what it had before
@@ -58,3 +65,17 @@ async def test_a_consumer_that_had_more_than_a_slave_which_became_the_master_mis
     await broker.stop()
     broker = await start_broker()
     assert await _goes_on(broker, 8) == 2
+
+
+async def test_a_reset_that_a_pull_has_taken_is_not_taken_again_after_a_kill(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker()
+    await _filled(broker, 4)
+    assert (await broker.pull("T", 2)).code == ResponseCode.SUCCESS  # the group is known
+    await _set(broker, 1)
+    assert await _goes_on(broker, 4) == 1
+    await broker.controller.offsets.persisted()
+    copy_as_killed(broker.folder, tmp_path / "killed")
+    successor = await start_broker("killed")
+    assert (await successor.pull("T", 3)).code == ResponseCode.SUCCESS

@@ -199,7 +199,8 @@ class ConsumerOffsetManager(PeriodicManager):
         return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())
 
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Return the waiting reset and remove it; None if there is none."""
+        """Return the waiting reset and remove it, soon also from the file: a start that found it there would have the
+        group go back again. None if there is none."""
         if not self._reset_offset_table:
             return None
         key = f"{topic}@{group}"
@@ -207,9 +208,11 @@ class ConsumerOffsetManager(PeriodicManager):
         if table is None:
             return None
         offset = table.pop(queue_id, None)
-        self._is_dirty = True
         if not table:
             del self._reset_offset_table[key]
+        if offset is not None:
+            self._is_dirty = True
+            self.request_persist()
         return offset
 
     def _forget_passed_resets(self) -> None:
