@@ -73,12 +73,12 @@ class ConsumerManageProcessor(RequestProcessor):
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do, so an
-        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored; so are
-        commits for a topic that was deleted and made again since the client read it, because new messages have the
-        same offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
-        maxqIfAhead: clients may have committed more at the master meanwhile. A member of a new group says with
-        maxqIfNone where the group begins, unless another member has said so before; the answer comes when that is on
-        the disk."""
+        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored, also those
+        that a slave hands over: it cannot tell whether the client had heard of the reset. So are commits for a
+        topic that was deleted and made again since the client read it, because new messages have the same offsets. A
+        slave keeps the commits for its master (offset/slave_commits.py) and hands them over with maxqIfAhead: clients
+        may have committed more at the master meanwhile. A member of a new group says with maxqIfNone where the group
+        begins, unless another member has said so before; the answer comes when that is on the disk."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
