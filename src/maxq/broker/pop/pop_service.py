@@ -411,7 +411,6 @@ class PopService:
         resets = _TakenResets()
         count = 0
         await self._store.wait_for_dispatch()
-        self._orders.table.not_beyond(self._store.max_offset)
         self._read_end = self._journal.end
         for batch in self._journal.read():
             for offset, entries in batch:
@@ -421,7 +420,7 @@ class PopService:
             count += len(batch)
             await asyncio.sleep(0)
         self._end_resets(resets)
-        self._not_beyond_ends()
+        self._not_beyond_ends({*known, *self._buffer.queues()})
         self._make_groups({group for _, group, _ in self._buffer.queues()})
         self._cleaned_ms = self._clock.monotonic_ms()
         if count:
@@ -436,14 +435,20 @@ class PopService:
             if is_waiting and self._offsets.query_offset(group, topic, queue_id) == offset:
                 self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
 
-    def _not_beyond_ends(self) -> None:
+    def _not_beyond_ends(self, queues: Collection[tuple[Any, ...]]) -> None:
         """Have groups go on at the ends of queues where they are behind these: the journal's record of the last message
-        that was given out may be whole where the message is damaged, and the next message gets its place."""
+        that was given out may be whole where the message is damaged, and the next message gets its place.
+
+        Args:
+            queues: those of which the journal tells, by topic, group and queue id; groups may have acknowledged all
+                that they were given there.
+        """
+        self._orders.table.not_beyond(self._store.max_offset)
         if not self._own.is_master:
             return
-        for queue in self._buffer.queues():
-            end = self._store.max_offset(queue[0], queue[2])
-            if 0 < end < self._buffer.latest_offset(*queue):
+        for topic, group, queue_id in sorted(queues):
+            queue, end = (topic, group, queue_id), self._store.max_offset(topic, queue_id)
+            if end < max(self._buffer.latest_offset(*queue), self._offsets.query_offset(group, topic, queue_id)):
                 log.warning("%s@%s queue %d: the journal tells of lost messages, going on at %d", *queue, end)
                 self._buffer.set_cursor(queue, end)
 

@@ -1,6 +1,7 @@
 """Pop consumption over stops, kills and changes of hands: nothing lost, nothing acknowledged comes back."""
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -524,6 +525,36 @@ async def test_a_reset_that_a_pop_has_taken_is_not_taken_again_after_a_kill(
         assert bodies(await popped(successor, order=order, attempt_id="b" if order else "c")) == rest
     else:
         assert bodies(await popped(successor, order=order, attempt_id="c")) == [b"002", b"003"]
+
+
+@pytest.mark.parametrize(
+    ("count", "order", "is_acked"),
+    [(3, False, True), (1, False, True), (1, True, True), (3, True, False), (1, False, False)],
+)
+async def test_a_group_gets_the_message_that_has_the_place_of_a_damaged_one(
+    start_broker: Start, tmp_path: Path, count: int, order: bool, is_acked: bool
+) -> None:
+    """The journal, whose records behind the damaged message were whole, had the group go on behind it."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, count, queues=1)
+    given = await popped(broker, order=order, attempt_id="a")
+    if is_acked:
+        await batch_ack(broker, given)
+    place, size, _ = broker.controller.store.queue_units("T", 0, count - 1, 1)[0]
+    name = kill(broker, tmp_path / "killed")
+    folder = tmp_path / name
+    log = min((folder / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[place : place + size] = bytes(size)
+    log.write_bytes(data)
+    (folder / "checkpoint").unlink(missing_ok=True)
+    shutil.rmtree(folder / "consumequeue")
+    successor = await start_broker(name, **QUICK)
+    await popped(successor, "T", consumer_group="Nobody")  # the journal is read
+    assert successor.controller.store.max_offset("T", 0) == count - 1
+    await successor.send("T", b"new", queue_id=0)
+    again = bodies(given[:-1]) if order and not is_acked else []  # they come in order, in one block
+    assert bodies(await popped(successor, order=order, attempt_id="b")) == [*again, b"new"]
 
 
 @pytest.mark.parametrize("what", ["reset", "delete"])

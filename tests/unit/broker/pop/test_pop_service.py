@@ -439,6 +439,7 @@ async def test_where_an_operator_set_a_group_counts_when_the_loss_of_power_took_
     parts: PopParts, serve: Callable[[PopParts], Service]
 ) -> None:
     parts.create()
+    parts.fill(b"%d" % number for number in range(9))
     service = await _started(serve(parts))
     _popped(parts, 0, 9)
     parts.offsets.commit_offset("", SET_GROUP, JOURNAL_TOPIC, 0, 5)  # the log had more
