@@ -264,16 +264,29 @@ class CheckPointBuffer:
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
         self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
-    def begins(self, topic: str, group: str, queue_id: int, offset: int, *, at_end: bool = False) -> None:
-        """Note where a group begins whose offsets were removed, while the journal still tells what it had before. A
-        group that has messages here lost its offsets with its broker's power, and goes on behind them. `at_end`: it
-        begins at the end of the queue, which will be elsewhere if the group's offset is lost."""
-        if (topic, group, queue_id) not in self._cursors and self.journal.tells_of(topic, group, queue_id):
-            self.journal.write({"r": [[topic, group, queue_id, offset]]})
-        elif at_end:
-            self.journal.write({"b": [[topic, group, queue_id, offset]]})
-            if self._ended_here is not None:
-                self._ended_here.setdefault((topic, group, queue_id), Spans())  # the master hears of the queue
+    def begins(self, queue: QueueKey, offset: int, *, at_end: bool = False) -> None:
+        """Note where a group begins in a queue, as `begin_in` does in many."""
+        self.begin_in([(queue, offset, at_end)])
+
+    def begin_in(self, begun: Iterable[tuple[QueueKey, int, bool]]) -> None:
+        """Note in one journal record where groups begin whose offsets were removed, while the journal still tells what
+        they had before. A group that has messages here lost its offsets with its broker's power, and goes on behind
+        them.
+
+        Args:
+            begun: queue, offset, and whether that is the end of the queue, which will be elsewhere if the group's
+                offset is lost.
+        """
+        entries: dict[str, list[Any]] = {}
+        for queue, offset, at_end in begun:
+            if queue not in self._cursors and self.journal.tells_of(*queue):
+                entries.setdefault("r", []).append([*queue, offset])
+            elif at_end:
+                entries.setdefault("b", []).append([*queue, offset])
+                if self._ended_here is not None:
+                    self._ended_here.setdefault(queue, Spans())  # the master hears of the queue
+        if entries:
+            self.journal.write(entries)
 
     def _number(self) -> int:
         self._next_number += 1

@@ -83,6 +83,7 @@ class PopFound:
         passed: messages that the filter rejected: the next pop goes on behind them.
         cold: results whose bytes are not in memory: bring them in before they are sent.
         unread: nothing was read of a queue, because properties that the filter tests are not in memory.
+        begun: queues in which the group has begun, where, and whether that is the end, which are not noted yet.
         end_offset: physical offset behind what was noted of it; NOT_NOTED: it was not, so nobody may be given this.
     """
 
@@ -98,6 +99,7 @@ class PopFound:
     points: list[tuple[PopCheckPoint, int, int]] = field(default_factory=list)
     cold: list[GetMessageResult] = field(default_factory=list)
     unread: GetMessageResult | None = None
+    begun: list[tuple[tuple[str, str, int], int, bool]] = field(default_factory=list)
     end_offset: int = 0
 
     def noted(self, end_offset: int) -> None:
@@ -138,6 +140,15 @@ class PopReader:
             self._turn += 1
         found = PopFound(self._clock.wall_ms(), revive_qid)
         self._began_ns = self._clock.monotonic_ns()
+        try:
+            self._read_all(ask, found, may_wait=may_wait)
+        finally:
+            self._note_begun(found)
+        if found.points:
+            found.noted(self._buffer.add(found.points))
+        return found
+
+    def _read_all(self, ask: PopAsk, found: PopFound, *, may_wait: bool) -> None:
         chance = self._rng.below(100)
         by_priority = self._by_priority(ask)
         retry_first = not ask.order and chance < self._retry_chance(by_priority)
@@ -150,9 +161,11 @@ class PopReader:
             self._read_queue(ask, ask.topic, ask.queue_id, found, may_wait)
         if retry is not None and not retry_first and found.count < ask.max_msg_nums:
             self._read_topic(ask, retry, found, chance, may_wait=may_wait)
-        if found.points:
-            found.noted(self._buffer.add(found.points))
-        return found
+
+    def _note_begun(self, found: PopFound) -> None:
+        """Note where the group has begun: before the journal tells what it was given there."""
+        begun, found.begun = found.begun, []
+        self._buffer.begin_in(begun)
 
     def _by_priority(self, ask: PopAsk) -> bool:
         """Return whether queues with higher numbers are read first this time."""
@@ -220,7 +233,7 @@ class PopReader:
                 offset = self.offset(topic, group, queue_id, ask.init_mode)
                 found.rest_num += max(0, max_offset - offset)
                 return
-        offset = self._begin(ask, topic, queue_id)
+        offset = self._begin(ask, topic, queue_id, found)
         if ask.order and self.orders.is_blocked(topic, group, queue_id, ask.attempt_id, ask.invisible_time):
             return
         if found.count >= ask.max_msg_nums or found.unread is not None or self._is_late(ask, found):
@@ -274,6 +287,7 @@ class PopReader:
         offsets = self._offsets_of(config, queue_id, offset, result)
         start = min(offset, offsets[0])  # of a batch, which is given whole, some may be behind the group
         if ask.order:
+            self._note_begun(found)
             counts, end_offset = self.orders.delivered(
                 topic, group, queue_id,
                 attempt_id=ask.attempt_id, pop_time=found.pop_time, invisible_time=ask.invisible_time, offsets=offsets,
@@ -335,7 +349,7 @@ class PopReader:
 
     # --- where a queue goes on ---------------------------------------------------------------------------------------
 
-    def _begin(self, ask: PopAsk, topic: str, queue_id: int) -> int:
+    def _begin(self, ask: PopAsk, topic: str, queue_id: int, found: PopFound) -> int:
         group = ask.group.group_name
         reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
         if reset is not None:
@@ -346,7 +360,7 @@ class PopReader:
             first = self._first_offset(topic, queue_id, ask.init_mode)
             self._offsets.commit_offset("getPopOffset", group, topic, queue_id, first)
             at_end = ask.init_mode != INIT_MIN and not is_retry_topic(topic)
-            self._buffer.begins(topic, group, queue_id, first, at_end=at_end)
+            found.begun.append(((topic, group, queue_id), first, at_end))
         return self.offset(topic, group, queue_id, ask.init_mode)
 
     def offset(self, topic: str, group: str, queue_id: int, init_mode: int = INIT_MIN) -> int:

@@ -239,7 +239,7 @@ class PopService:
         """Note where a group begins by a pull: the journal may tell what one of its name has popped before it was
         deleted."""
         if self._task is not None:
-            self._buffer.begins(topic, group, queue_id, offset)
+            self._buffer.begins((topic, group, queue_id), offset)
 
     def groups_changed(self, names: Iterable[str]) -> None:
         """Forget what deleted groups have popped: a start, which finds it in the journal, would make them again."""

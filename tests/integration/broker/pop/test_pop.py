@@ -94,6 +94,14 @@ async def test_a_batch_of_several_check_points_is_one_record_of_the_journal(brok
     assert [broker.controller.offsets.query_offset(GROUP, "T", queue) for queue in range(4)] == [10] * 4
 
 
+async def test_where_a_group_begins_in_many_queues_is_one_record_of_the_journal(broker: RunningBroker) -> None:
+    """It was one for each queue, all written in one turn of the loop."""
+    broker.create_topic("T", 40)
+    records = broker.controller.store.max_offset(JOURNAL_TOPIC, 0)
+    assert await popped(broker, init_mode=1) == []
+    assert broker.controller.store.max_offset(JOURNAL_TOPIC, 0) == records + 1
+
+
 async def test_a_batch_with_a_check_point_that_is_not_in_memory_acknowledges_the_others(broker: RunningBroker) -> None:
     await _filled(broker, 4, queues=2)
     found = await pop_all(broker)

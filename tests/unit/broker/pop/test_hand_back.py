@@ -307,7 +307,7 @@ def test_a_group_that_began_at_the_end_at_the_slave_goes_on_there_though_it_was_
     slave, master = _acting(), _buffer()
     for buffer, offset in ((slave, 7), (master, -1)):
         cast(Offsets, buffer._offsets).committed = offset
-    slave.begins("T", "G", 0, 7, at_end=True)
+    slave.begins(("T", "G", 0), 7, at_end=True)
     _take_in(master, _encode(0, slave))
     assert cast(Offsets, master._offsets).committed == 7
 

@@ -500,7 +500,7 @@ async def test_a_group_whose_offsets_went_with_the_power_goes_on_behind_what_is_
     service = await _started(serve(parts))
     _popped(parts, 0, 2)
     assert parts.offsets.query_offset(GROUP, "T", 0) == -1
-    parts.buffer.begins("T", GROUP, 0, 0)
+    parts.buffer.begins(("T", GROUP, 0), 0)
     service.stop()
     await _started(serve(parts))
     assert parts.buffer.latest_offset("T", GROUP, 0) == 2
