@@ -141,7 +141,7 @@ class PopPromises:
             return False
         self._twofold[old.body] -= 1
         old.until_ms = min(old.until_ms, new.start_ms)
-        self._holds[self._what(new)].append(new)
+        self._holds.setdefault(self._what(new), []).append(new)  # none are known if the topic was deleted meanwhile
         return True
 
 
