@@ -182,10 +182,6 @@ async def _safe_at_once(self: AckMessageProcessor, end_offset: int) -> None:
 _HASTY_ACKS: Final = ((AckPath, "__init__", _make_hasty_ack_path), (AckMessageProcessor, "_safe", _safe_at_once))
 
 
-def _begins_nowhere(*_: object, at_end: bool = False) -> None:
-    return None
-
-
 def _needs_nothing(self: CheckPointBuffer) -> int:
     return -1
 
@@ -410,7 +406,7 @@ MUTATIONS: Final = {
     "acks are answered before disk and slave have them": Mutation("pop", 10, _HASTY_ACKS),
     "acks are answered before the majority has them": Mutation("promise-cluster", 2, _HASTY_ACKS),
     "a group that begins at the end begins there again": Mutation(
-        "pop", 300010, ((CheckPointBuffer, "begins", _begins_nowhere),)
+        "pop", 300010, ((CheckPointBuffer, "begin_in", _nothing),)
     ),
     "the journal is read from behind what is open": Mutation(
         "pop", 15, ((CheckPointBuffer, "oldest_needed", _needs_nothing),)

@@ -48,12 +48,12 @@ admin cloneGroupOffset -s G_every -d G_every3 -t Every -o false -y
 admin queryMsgById -i {offset_id} -t Every
 admin queryMsgByKey -t Every -k k1
 admin queryMsgByUniqueKey -i {unique_id} -t Every
-admin queryMsgByOffset -t Every -b broker-a -i 0 -o 0
+admin queryMsgByOffset -t Every -b broker-a -i {queue} -o 0
 admin printMsg -t Every
 admin printMsgByQueue -t Every -a broker-a -i {queue} -p true
 admin consumeMessage -t Every -c 1
 admin sendMessage -t Every -p text
-admin queryCq -t Every -q 0 -i 0 -b {broker}
+admin queryCq -t Every -q {queue} -i 0 -b {broker}
 admin sendMsgStatus -b broker-a -c 1
 admin checkMsgSendRT -t Every -a 2
 admin clusterRT -a 1 -s 16
