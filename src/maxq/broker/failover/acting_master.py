@@ -376,7 +376,8 @@ class ActingMasterService:
 
     @property
     def log_mark(self) -> str:
-        """Return the mark of this broker's log."""
+        """Return the check sum of the end of this broker's log, by which others see whether theirs is the same
+        (replication/ha/log_mark.py)."""
         return self._ha.log_mark()
 
     def has_other_log(self, mark: str) -> bool:

@@ -28,7 +28,8 @@ class HALink(Protocol):
         """Return whether this slave's log was found to be another than its master's."""
 
     def log_mark(self) -> str:
-        """Return the mark of this broker's log (replication/ha/log_mark.py)."""
+        """Return the check sum of the end of this broker's log, by which others see whether theirs is the same
+        (replication/ha/log_mark.py)."""
 
     def has_other_log(self, mark: str) -> bool:
         """Return whether the log with this mark is found to be another than this broker's."""

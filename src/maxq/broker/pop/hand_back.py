@@ -220,7 +220,8 @@ class GroupOfSlave(Protocol):
 
     @property
     def log_mark(self) -> str:
-        """Return the mark of this slave's log."""
+        """Return the check sum of the end of this slave's log, by which the master sees whether it has the same log
+        (replication/ha/log_mark.py)."""
 
     def has_other_log(self, mark: str) -> bool:
         """Return whether the log with this mark, of another slave, is found to be another than this one's."""

@@ -67,7 +67,7 @@ class _TakenResets:
         self.taken: dict[tuple[Any, ...], int] = {}
 
     def take(self, entries: dict[str, list[Any]]) -> None:
-        """Take the next record."""
+        """Add what the next record of the pop journal says, given as its rows by their letter."""
         for queue in queues_told({name: entries[name] for name in ("p", "o") if name in entries}):
             if queue in self._last:
                 self.taken[queue] = self._last[queue]
@@ -406,7 +406,7 @@ class PopService:
                 await self._filled.wait()
 
     async def _replay(self) -> None:
-        """Apply the journal."""
+        """Apply the records of the pop journal to check points, orders and offsets."""
         known: dict[tuple[Any, ...], int] = {}
         resets = _TakenResets()
         count = 0

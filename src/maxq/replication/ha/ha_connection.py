@@ -90,7 +90,7 @@ class HAConnection:
         next_offset: what is sent next; -1 before the first report.
         is_distinct: another connection from the same host was accepted since this one last reported; it may be the
             same slave, so this one does not count as a slave of its own until it reports again.
-        is_counted: it is known which of the slaves that were here before this one is, or that it is none of those gone.
+        is_counted: the master has decided whether this slave is one whose earlier connection had ended, or another.
         began_at: this master's end when an empty slave began with the last file: what is before that file and still
             waits for copies is not on that slave, whatever its reports say. 0: it has, or gets, all there is.
         reason: why nothing is sent, in state SUSPEND.

@@ -427,7 +427,8 @@ class HAService:
         return self.client.is_apart
 
     def log_mark(self) -> str:
-        """Return the mark of this broker's log (log_mark.py)."""
+        """Return the check sum of the end of this broker's log, by which others see whether theirs is the same
+        (log_mark.py)."""
         return log_mark(self._store)
 
     def has_other_log(self, mark: str) -> bool:

@@ -21,7 +21,7 @@ class Fillers(Protocol):
 
 
 class MarkedLog(Protocol):
-    """The part of MessageStore that is compared."""
+    """The part of MessageStore whose bytes two brokers compare."""
 
     @property
     def filled_ranges(self) -> Fillers:
@@ -30,12 +30,12 @@ class MarkedLog(Protocol):
 
     @property
     def min_physical_offset(self) -> int:
-        """Physical offset at which the log begins."""
+        """Physical offset of the first byte that the log still has."""
         ...
 
     @property
     def max_physical_offset(self) -> int:
-        """Physical offset at which the log ends."""
+        """Physical offset behind the last byte of the log."""
         ...
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
@@ -45,7 +45,8 @@ class MarkedLog(Protocol):
 
 
 def log_mark(log: MarkedLog) -> str:
-    """Return the mark of a log, `offset:size:CRC-32`; empty if there is nothing to compare."""
+    """Return offset, size and CRC-32 of the last bytes of a log, as `offset:size:crc`; an empty text if the log has no
+    bytes that can be compared."""
     end = log.max_physical_offset
     start = max(end - _MARKED, log.min_physical_offset, *(behind for _, behind in log.filled_ranges.ranges()[-1:]))
     while start < end:

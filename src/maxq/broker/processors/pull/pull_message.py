@@ -203,28 +203,26 @@ class PullMessageProcessor:
     def _moved(self, pull: Pull, offset: int) -> _Outcome:
         """Return the answer that tells a group of an offset reset by an administrator; given once, and only by a
         master."""
-        topic, queue_id = pull.header.topic, pull.header.queue_id
-        result = GetMessageResult(
-            GetMessageStatus.OFFSET_OVERFLOW_BADLY,
-            next_begin_offset=offset,
-            min_offset=self._store.min_offset(topic, queue_id),
-            max_offset=self._store.max_offset(topic, queue_id),
-        )
+        result = self._without_messages(pull, GetMessageStatus.OFFSET_OVERFLOW_BADLY, offset)
         suggested_id = self.rules.suggest(pull.group, is_behind=False)
         return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", suggested_id)
 
     def _elsewhere(self, pull: Pull, offset: int) -> _Outcome:
         """Return the answer of a slave whose log is another than its master's."""
+        result = self._without_messages(pull, GetMessageStatus.NO_MATCHED_MESSAGE, offset)
+        remark = "the log of this slave is another than its master's, which has other messages there: read from that"
+        is_waiting = not self.rules.master_is_there()
+        return _Outcome(result, ResponseCode.PULL_RETRY_IMMEDIATELY, remark, MASTER_ID, is_waiting)
+
+    def _without_messages(self, pull: Pull, status: GetMessageStatus, offset: int) -> GetMessageResult:
+        """Return a result that has no messages and tells the group to go on at `offset`."""
         topic, queue_id = pull.header.topic, pull.header.queue_id
-        result = GetMessageResult(
-            GetMessageStatus.NO_MATCHED_MESSAGE,
+        return GetMessageResult(
+            status,
             next_begin_offset=offset,
             min_offset=self._store.min_offset(topic, queue_id),
             max_offset=self._store.max_offset(topic, queue_id),
         )
-        remark = "the log of this slave is another than its master's, which has other messages there: read from that"
-        is_waiting = not self.rules.master_is_there()
-        return _Outcome(result, ResponseCode.PULL_RETRY_IMMEDIATELY, remark, MASTER_ID, is_waiting)
 
     def _park(
         self,
