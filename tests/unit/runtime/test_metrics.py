@@ -23,7 +23,7 @@ def _packed(registry: MetricsRegistry) -> list[PackedText]:
 
 def test_counters_are_read_by_the_official_parser() -> None:
     registry = MetricsRegistry({"cluster": "c1", "node_id": "b"})
-    counter = registry.counter("rocketmq_messages_in_total", ("topic", "is_system"))
+    counter = registry.counter("rocketmq_messages_in_total", "About", ("topic", "is_system"))
     counter.add(3, "orders", "false")
     counter.add(2, "orders", "false")
     samples = _families(registry)["rocketmq_messages_in"]
@@ -33,7 +33,7 @@ def test_counters_are_read_by_the_official_parser() -> None:
 
 def test_labels_are_in_alphabetical_order_and_le_comes_last() -> None:
     registry = MetricsRegistry({"node_id": "b"})
-    sizes = registry.histogram("rocketmq_message_size", (1024, 4096), ("topic", "message_type"), about="Sizes")
+    sizes = registry.histogram("rocketmq_message_size", "Sizes", (1024, 4096), ("topic", "message_type"))
     sizes.observe(2000, "t", "normal")
     lines = _text(registry).splitlines()
     assert lines[0] == "# HELP rocketmq_message_size Sizes"
@@ -43,7 +43,7 @@ def test_labels_are_in_alphabetical_order_and_le_comes_last() -> None:
 
 def test_a_histogram_counts_values_up_to_each_bound() -> None:
     registry = MetricsRegistry()
-    latency = registry.histogram("rocketmq_rpc_latency_milliseconds", (1, 5), ("code",))
+    latency = registry.histogram("rocketmq_rpc_latency_milliseconds", "About", (1, 5), ("code",))
     for value in (0, 1, 5, 6):
         latency.observe(value, "pull")
     latency.observe(2, "pull", count=10)
@@ -55,14 +55,14 @@ def test_a_histogram_counts_values_up_to_each_bound() -> None:
 
 def test_values_of_labels_are_escaped() -> None:
     registry = MetricsRegistry({"cluster": '100% "x"'})
-    registry.gauge("g", lambda: [(('a"b\\c\nd%s',), 1)], ("topic",))
+    registry.gauge("g", "About", lambda: [(('a"b\\c\nd%s',), 1)], ("topic",))
     [((_, labels), _)] = _families(registry)["g"].items()
     assert dict(labels) == {"cluster": '100% "x"', "topic": 'a"b\\c\nd%s'}
 
 
 def test_a_label_without_a_value_is_left_out() -> None:
     registry = MetricsRegistry({"zone": "z"})
-    counter = registry.counter("maxq_out_total", ("a", "b", "zz"))
+    counter = registry.counter("maxq_out_total", "About", ("a", "b", "zz"))
     counter.add(1, "", 'x,b="",', "")
     counter.add(2, "1", "", "2")
     assert list(registry.lines())[1:] == [
@@ -72,7 +72,7 @@ def test_a_label_without_a_value_is_left_out() -> None:
 
 def test_label_sets_above_the_limit_are_counted_together() -> None:
     registry = MetricsRegistry(limit=2)
-    counter = registry.counter("c_total", ("topic",))
+    counter = registry.counter("c_total", "About", ("topic",))
     for number in range(5):
         counter.add(1, f"t{number}")
     samples = _families(registry)["c"]
@@ -82,16 +82,16 @@ def test_label_sets_above_the_limit_are_counted_together() -> None:
 
 def test_what_has_no_number_is_not_shown() -> None:
     registry = MetricsRegistry()
-    registry.counter("a_total", ("topic",))
-    registry.gauge("b", list, ("topic",))
-    registry.counter_in_blocks("c_total", lambda: [[], []], ("topic",))
+    registry.counter("a_total", "About", ("topic",))
+    registry.gauge("b", "About", list, ("topic",))
+    registry.counter_in_blocks("c_total", "About", lambda: [[], []], ("topic",))
     assert _text(registry) == ""
-    assert registry.names() == ["a_total", "b", "c_total"]
+    assert list(registry.helps()) == ["a_total", "b", "c_total"]
 
 
 def test_what_is_forgotten_is_not_shown() -> None:
     registry = MetricsRegistry()
-    counter = registry.counter("a_total", ("topic",))
+    counter = registry.counter("a_total", "About", ("topic",))
     counter.add(1, "gone")
     counter.add(1, "here")
     counter.forget(lambda labels: labels[0] == "gone")
@@ -101,7 +101,7 @@ def test_what_is_forgotten_is_not_shown() -> None:
 def test_text_of_a_block_is_made_again_when_another_one_stands_in_its_place() -> None:
     registry = MetricsRegistry()
     blocks: list[list[Sample]] = [[(("a",), 1), (("b",), 2)], [(("c",), 3)]]
-    registry.counter_in_blocks("n_total", lambda: blocks, ("topic",))
+    registry.counter_in_blocks("n_total", "About", lambda: blocks, ("topic",))
     first, second = _packed(registry)
     assert _packed(registry) == [first, second]
     blocks[1] = [(("c",), 4)]
@@ -118,7 +118,7 @@ def test_text_of_a_block_is_made_again_when_another_one_stands_in_its_place() ->
 def test_histograms_may_come_in_blocks() -> None:
     registry = MetricsRegistry()
     blocks: list[list[HistogramSample]] = [[(("a",), (1, 2), 30.0)], [(("b",), (0, 1), 9.0)]]
-    registry.histogram_in_blocks("sizes", (10,), lambda: blocks, ("topic",), about="Sizes")
+    registry.histogram_in_blocks("sizes", "Sizes", (10,), lambda: blocks, ("topic",))
     assert _text(registry).startswith("# HELP sizes Sizes\n# TYPE sizes histogram\n")
     samples = _families(registry)["sizes"]
     assert {dict(labels)["topic"]: value for (name, labels), value in samples.items() if name == "sizes_count"} == {
@@ -129,7 +129,7 @@ def test_histograms_may_come_in_blocks() -> None:
 def test_of_blocks_as_many_label_sets_are_shown_as_the_limit_says() -> None:
     registry = MetricsRegistry(limit=3)
     blocks: list[list[Sample]] = [[(("a",), 1), (("b",), 2)], [(("c",), 3), (("d",), 4)], [(("e",), 5)]]
-    registry.counter_in_blocks("n_total", lambda: blocks, ("topic",))
+    registry.counter_in_blocks("n_total", "About", lambda: blocks, ("topic",))
     assert [float(value) for value in _families(registry)["n"].values()] == [1, 2, 3]
     blocks[0] = [(("a",), 1)]
     assert [float(value) for value in _families(registry)["n"].values()] == [1, 3, 4]
@@ -140,7 +140,7 @@ def test_of_blocks_as_many_label_sets_are_shown_as_the_limit_says() -> None:
 def test_text_of_labels_that_are_gone_is_not_kept_for_ever() -> None:
     registry = MetricsRegistry()
     look = 0
-    registry.gauge("messages", lambda: [((f"topic-{look}",), 1.0)], ("topic",))
+    registry.gauge("messages", "About", lambda: [((f"topic-{look}",), 1.0)], ("topic",))
     for look in range(1000):
         assert f"topic-{look}" in "".join(map(str, registry.lines()))
     assert sum(map(len, registry._texts.values())) <= 100

@@ -103,8 +103,18 @@ class Quotas:
     def register(self, registry: MetricsRegistry) -> None:
         """Register the metrics that show the limits of topics, groups and users, and what was charged."""
         labels = ("kind", "name", "unit")
-        registry.gauge("maxq_quota_per_second", self._limits, labels)
-        registry.observed_counter("maxq_quota_charged_total", self._charged, labels)
+        registry.gauge(
+            "maxq_quota_per_second",
+            "Quota of a topic, group or user a second; the label unit says of what",
+            self._limits,
+            labels,
+        )
+        registry.observed_counter(
+            "maxq_quota_charged_total",
+            "What a topic, group or user has used of its quota; the label unit says of what",
+            self._charged,
+            labels,
+        )
 
     def load(self) -> None:
         """Read the quotas from the tables, which must be loaded."""

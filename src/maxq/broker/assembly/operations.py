@@ -52,12 +52,33 @@ class Operations:
         self._holds: dict[int | str, Hold] = {}
         self.failures: Counter[str] = Counter()
         self.retention = TopicRetention(tables.topics, messages.store)
-        registry.observed_counter("maxq_refusals_total", self._refusals, ("cause",))
-        registry.observed_counter("maxq_background_failures_total", self._background_failures, ("task",))
-        registry.observed_counter("maxq_loop_holds_total", self._held, ("cause",))
-        registry.observed_counter("maxq_loop_held_milliseconds_total", self._held_ms, ("cause",))
+        registry.observed_counter(
+            "maxq_refusals_total", "Requests that the broker refused, by cause", self._refusals, ("cause",)
+        )
+        registry.observed_counter(
+            "maxq_background_failures_total",
+            "How often a background task of the broker failed",
+            self._background_failures,
+            ("task",),
+        )
+        registry.observed_counter(
+            "maxq_loop_holds_total",
+            "How often one action kept all others waiting for more than 50 ms, by cause",
+            self._held,
+            ("cause",),
+        )
+        registry.observed_counter(
+            "maxq_loop_held_milliseconds_total",
+            "How long actions of more than 50 ms kept all others waiting, in milliseconds, by cause",
+            self._held_ms,
+            ("cause",),
+        )
         limits.quotas.register(registry)
-        registry.number("maxq_retention_topics", lambda: len(self.retention.limited))
+        registry.number(
+            "maxq_retention_topics",
+            "Topics that have a retention of their own or were purged",
+            lambda: len(self.retention.limited),
+        )
 
     def _refusals(self) -> Iterator[Sample]:
         for cause, count in list(self._fast_failure.refused.by_cause.items()):

@@ -62,7 +62,7 @@ class BrokerMetrics:
         broker = env.settings.broker
         if broker.metrics_exporter_type == DISABLE:
             return
-        registry.number("target_info", lambda: 1)
+        registry.number("target_info", "Always 1; the labels say which broker this is", lambda: 1)
         for enabled, register in (
             (broker.enable_stats_metrics, self._register_stats),
             (broker.enable_request_metrics, self._register_traffic),
@@ -85,10 +85,27 @@ class BrokerMetrics:
 
     def _register_stats(self) -> None:
         registry = self._registry
-        registry.gauge("rocketmq_processor_watermark", self._water_marks, ("processor",))
-        registry.number("rocketmq_broker_permission", lambda: self._settings.broker.broker_permission)
-        registry.number("rocketmq_topic_number", lambda: len(self._topics.topic_config_table))
-        registry.number("rocketmq_consumer_group_number", lambda: len(self._groups.subscription_group_table))
+        registry.gauge(
+            "rocketmq_processor_watermark",
+            "Requests that the broker has received and not finished, by kind of request",
+            self._water_marks,
+            ("processor",),
+        )
+        registry.number(
+            "rocketmq_broker_permission",
+            "What the broker allows: 2 to write, 4 to read, 6 both",
+            lambda: self._settings.broker.broker_permission,
+        )
+        registry.number(
+            "rocketmq_topic_number",
+            "Topics of the broker, its own system topics included",
+            lambda: len(self._topics.topic_config_table),
+        )
+        registry.number(
+            "rocketmq_consumer_group_number",
+            "Consumer groups of the broker, its own system groups included",
+            lambda: len(self._groups.subscription_group_table),
+        )
 
     def _water_marks(self) -> Iterator[Sample]:
         """Returns the unfinished requests by kind; 0 for kinds that are answered at once and never wait."""
@@ -109,15 +126,15 @@ class BrokerMetrics:
         labels = ("invocation_status", "is_system")
         topics = self._registry.histogram(
             "rocketmq_topic_create_execution_time_milliseconds",
+            "Time that requests to create or change topics took, in milliseconds",
             CREATION_BOUNDS,
             labels,
-            about="The distribution of create topic time",
         )
         groups = self._registry.histogram(
             "rocketmq_consumer_group_create_execution_time_milliseconds",
+            "Time that requests to create or change consumer groups took, in milliseconds",
             CREATION_BOUNDS,
             labels,
-            about="The distribution of create subscription time",
         )
         self._creations = {
             int(RequestCode.UPDATE_AND_CREATE_TOPIC): topics,
@@ -143,14 +160,29 @@ class BrokerMetrics:
 
     def _register_transactions(self) -> None:
         registry, counts, clock = self._registry, self._features.transactions.metrics, self._clock
-        registry.gauge("rocketmq_half_messages", lambda: _by_topic(counts.open_transactions()), ("topic",))
-        registry.observed_counter("rocketmq_commit_messages_total", lambda: _by_topic(counts.committed), ("topic",))
-        registry.observed_counter("rocketmq_rollback_messages_total", lambda: _by_topic(counts.rolled_back), ("topic",))
+        registry.gauge(
+            "rocketmq_half_messages",
+            "Transactions that are neither committed nor rolled back",
+            lambda: _by_topic(counts.open_transactions()),
+            ("topic",),
+        )
+        registry.observed_counter(
+            "rocketmq_commit_messages_total",
+            "Transactions that were committed",
+            lambda: _by_topic(counts.committed),
+            ("topic",),
+        )
+        registry.observed_counter(
+            "rocketmq_rollback_messages_total",
+            "Transactions that were rolled back",
+            lambda: _by_topic(counts.rolled_back),
+            ("topic",),
+        )
         latency = registry.histogram(
             "rocketmq_finish_message_latency_milliseconds",
+            "Time from a transactional message to its commit; in seconds in spite of the name, as in Java",
             FINISH_BOUNDS,
             ("topic",),
-            about="Transaction finish latency",
         )
         forget_deleted(self._topics, latency)
         counts.on_committed = lambda topic, born_ms: latency.observe(max(0, clock.wall_ms() - born_ms) // 1000, topic)
@@ -190,10 +222,24 @@ def register_own(
         if info.master:
             yield (), number(info.ha_connection_info)
 
-    registry.number("maxq_connections", lambda: len(server.connections))
-    registry.number("maxq_tasks", lambda: len(asyncio.all_tasks()))
-    registry.number("maxq_held_pulls", lambda: hold_service.held_count)
-    registry.number("maxq_damaged_queue_units", lambda: store.reader.damaged_units)
-    registry.gauge("maxq_ha_slaves", lambda: slaves(len))
-    registry.gauge("maxq_ha_slaves_in_sync", lambda: slaves(lambda ones: sum(one.in_sync for one in ones)))
-    registry.gauge("maxq_ha_largest_gap_bytes", lambda: slaves(lambda ones: max((one.diff for one in ones), default=0)))
+    registry.number(
+        "maxq_connections", "Open connections, of clients and of other servers", lambda: len(server.connections)
+    )
+    registry.number("maxq_tasks", "Tasks on the broker's event loop", lambda: len(asyncio.all_tasks()))
+    registry.number("maxq_held_pulls", "Pull requests that wait for new messages", lambda: hold_service.held_count)
+    registry.number(
+        "maxq_damaged_queue_units",
+        "Queue entries that were found without their message in the commit log",
+        lambda: store.reader.damaged_units,
+    )
+    registry.gauge("maxq_ha_slaves", "Slaves that are connected to this master", lambda: slaves(len))
+    registry.gauge(
+        "maxq_ha_slaves_in_sync",
+        "Connected slaves that are close enough to the master to count for synchronous replication",
+        lambda: slaves(lambda ones: sum(one.in_sync for one in ones)),
+    )
+    registry.gauge(
+        "maxq_ha_largest_gap_bytes",
+        "How many bytes of the commit log the slowest connected slave still lacks",
+        lambda: slaves(lambda ones: max((one.diff for one in ones), default=0)),
+    )

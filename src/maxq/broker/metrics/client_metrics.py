@@ -33,10 +33,14 @@ class ClientMetrics:
         self._consumers = consumers
         self._producers = producers
         registry.gauge(
-            "rocketmq_producer_connections", self._producer_connections, ("language", "version", "protocol_type")
+            "rocketmq_producer_connections",
+            "Connected producers, by language and version of the client",
+            self._producer_connections,
+            ("language", "version", "protocol_type"),
         )
         registry.gauge(
             "rocketmq_consumer_connections",
+            "Connected consumers, by group, language and version of the client",
             self._consumer_connections,
             ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
         )

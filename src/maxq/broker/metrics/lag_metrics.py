@@ -64,21 +64,41 @@ class LagMetrics:
         self._stats = stats
         self._lags: dict[tuple[str, str], Lag] = {}
         registry.before(self._sample)
-        registry.gauge("rocketmq_consumer_lag_messages", lambda: self._each(lambda lag: lag.lag), _LABELS)
-        registry.gauge("rocketmq_consumer_inflight_messages", lambda: self._each(lambda lag: lag.inflight), _LABELS)
-        registry.gauge("rocketmq_consumer_ready_messages", lambda: self._each(lambda lag: lag.ready), _LABELS)
+        registry.gauge(
+            "rocketmq_consumer_lag_messages",
+            "Messages that the group has not consumed yet",
+            lambda: self._each(lambda lag: lag.lag),
+            _LABELS,
+        )
+        registry.gauge(
+            "rocketmq_consumer_inflight_messages",
+            "Messages that were delivered to the group and that it has not consumed yet",
+            lambda: self._each(lambda lag: lag.inflight),
+            _LABELS,
+        )
+        registry.gauge(
+            "rocketmq_consumer_ready_messages",
+            "Messages that were not delivered to the group yet",
+            lambda: self._each(lambda lag: lag.ready),
+            _LABELS,
+        )
         registry.gauge(
             "rocketmq_consumer_lag_latency_milliseconds",
+            "Age of the oldest message that the group has not consumed yet, in milliseconds",
             lambda: self._each(lambda lag: self._age(lag.oldest_unconsumed_ms)),
             _LABELS,
         )
         registry.gauge(
             "rocketmq_consumer_queueing_latency_milliseconds",
+            "Age of the oldest message that was not delivered to the group yet, in milliseconds",
             lambda: self._each(lambda lag: self._age(lag.oldest_unpulled_ms)),
             _LABELS,
         )
         registry.observed_counter(
-            "rocketmq_send_to_dlq_messages_total", self._dead_letters, ("consumer_group", "topic", "is_system")
+            "rocketmq_send_to_dlq_messages_total",
+            "Messages that became dead letters, because the group failed to consume them too often",
+            self._dead_letters,
+            ("consumer_group", "topic", "is_system"),
         )
 
     def _age(self, stored_ms: int) -> int:

@@ -152,7 +152,7 @@ def _metric(family: Family, began_ns: int, now_ns: int, temporality: Aggregation
         data = Sum([_number(row, began_ns, now_ns) for row in family.points], temporality, is_monotonic=True)
     else:
         data = Gauge([_number(row, began_ns, now_ns) for row in family.points])
-    return Metric(name, "", unit, data)
+    return Metric(name, family.about, unit, data)
 
 
 def _number(row: Point, began_ns: int, now_ns: int) -> NumberDataPoint:

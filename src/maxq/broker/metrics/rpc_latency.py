@@ -49,7 +49,11 @@ class RpcLatency:
         self._pulls = self._of((int(RequestCode.PULL_MESSAGE), _SUCCESS, False, "success"))
         self._held_pulls = self._of((int(RequestCode.PULL_MESSAGE), _SUCCESS, True, "success"))
         registry.observed_histogram(
-            "rocketmq_rpc_latency_milliseconds", BOUNDS, self._samples, _LABELS, about="Rpc latency"
+            "rocketmq_rpc_latency_milliseconds",
+            "Time from the arrival of a request to its answer, in milliseconds",
+            BOUNDS,
+            self._samples,
+            _LABELS,
         )
 
     def sends(self, milliseconds: int, count: int) -> None:

@@ -36,12 +36,30 @@ class StoreMetrics:
         self._disk = disk
         self._clock = clock
         self._folder = PurePath(config.store_path_commit_log or config.store_path_root_dir)
-        registry.gauge("rocketmq_storage_size_bytes", self._used, constant=STORE_LABELS)
-        registry.number("rocketmq_storage_flush_behind_bytes", self._flush_behind, constant=STORE_LABELS)
-        registry.number(
-            "rocketmq_storage_dispatch_behind_bytes", lambda: store.dispatch_behind_bytes, constant=STORE_LABELS
+        registry.gauge(
+            "rocketmq_storage_size_bytes",
+            "Used bytes of the disk partition that holds the commit log",
+            self._used,
+            constant=STORE_LABELS,
         )
-        registry.gauge("rocketmq_storage_message_reserve_time_milliseconds", self._reserve_time, constant=STORE_LABELS)
+        registry.number(
+            "rocketmq_storage_flush_behind_bytes",
+            "Bytes of the commit log that are written and not yet synced to the disk",
+            self._flush_behind,
+            constant=STORE_LABELS,
+        )
+        registry.number(
+            "rocketmq_storage_dispatch_behind_bytes",
+            "Bytes of the commit log whose messages are not yet in their queues",
+            lambda: store.dispatch_behind_bytes,
+            constant=STORE_LABELS,
+        )
+        registry.gauge(
+            "rocketmq_storage_message_reserve_time_milliseconds",
+            "Age of the oldest message in the store, in milliseconds",
+            self._reserve_time,
+            constant=STORE_LABELS,
+        )
 
     def _used(self) -> Iterator[Sample]:
         try:
@@ -69,23 +87,61 @@ class TimerMetricsView:
         self._due = [0] * len(TIMER_BOUNDS)
         self._looked_ms: int | None = None  # monotonic
         registry.before(self._sample)
-        for name, read in (
-            ("rocketmq_timer_enqueue_lag", self._enqueue_lag),
-            ("rocketmq_timer_enqueue_latency_milliseconds", self._enqueue_latency),
-            ("rocketmq_timer_dequeue_lag", self._dequeue_lag),
-            ("rocketmq_timer_dequeue_latency_milliseconds", self._dequeue_latency),
+        for name, about, read in (
+            (
+                "rocketmq_timer_enqueue_lag",
+                "Delayed messages that are stored and not yet taken in by the timer",
+                self._enqueue_lag,
+            ),
+            (
+                "rocketmq_timer_enqueue_latency_milliseconds",
+                "How long the next message that the timer takes in has been waiting, in milliseconds",
+                self._enqueue_latency,
+            ),
+            (
+                "rocketmq_timer_dequeue_lag",
+                "Delayed messages whose time has come and that are not yet delivered",
+                self._dequeue_lag,
+            ),
+            (
+                "rocketmq_timer_dequeue_latency_milliseconds",
+                "How late the timer delivers messages, in milliseconds",
+                self._dequeue_latency,
+            ),
         ):
-            registry.gauge(name, partial(self._if_loaded, read), constant=STORE_LABELS)
-        registry.gauge("rocketmq_timing_messages", self._timing, ("topic",), constant=STORE_LABELS)
-        registry.gauge("rocketmq_timer_message_snapshot", self._snapshot, ("timer_bound_s",), constant=STORE_LABELS)
-        enqueued = registry.counter("rocketmq_timer_enqueue_total", ("topic",), constant=STORE_LABELS)
-        dequeued = registry.counter("rocketmq_timer_dequeue_total", ("topic",), constant=STORE_LABELS)
+            registry.gauge(name, about, partial(self._if_loaded, read), constant=STORE_LABELS)
+        registry.gauge(
+            "rocketmq_timing_messages",
+            "Delayed messages in the timer whose time has not come, by the topic to which they will be delivered",
+            self._timing,
+            ("topic",),
+            constant=STORE_LABELS,
+        )
+        registry.gauge(
+            "rocketmq_timer_message_snapshot",
+            "Delayed messages that are due within timer_bound_s seconds, but not within the next smaller bound",
+            self._snapshot,
+            ("timer_bound_s",),
+            constant=STORE_LABELS,
+        )
+        enqueued = registry.counter(
+            "rocketmq_timer_enqueue_total",
+            "Delayed messages that the timer has taken in, by the topic to which they will be delivered",
+            ("topic",),
+            constant=STORE_LABELS,
+        )
+        dequeued = registry.counter(
+            "rocketmq_timer_dequeue_total",
+            "Delayed messages that the timer has delivered, by the topic to which they were delivered",
+            ("topic",),
+            constant=STORE_LABELS,
+        )
         delays = registry.histogram(
             "rocketmq_delay_message_latency_seconds",
+            "Delay that producers asked for, in seconds",
             DELAY_BOUNDS,
             ("topic",),
             constant=STORE_LABELS,
-            about="Timer message set latency distribution",
         )
 
         forget_deleted(topics, enqueued, dequeued, delays)

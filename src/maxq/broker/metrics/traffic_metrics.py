@@ -89,23 +89,35 @@ class TrafficMetrics:
         registry.before(stats.collect_gets_in_turns)
         registry.before(self._sample)
         registry.counter_in_blocks(
-            "rocketmq_messages_in_total", lambda: (block.messages for block in self._blocks), _LABELS_IN
+            "rocketmq_messages_in_total",
+            "Messages stored",
+            lambda: (block.messages for block in self._blocks),
+            _LABELS_IN,
         )
         registry.counter_in_blocks(
-            "rocketmq_throughput_in_total", lambda: (block.bytes for block in self._blocks), _LABELS_IN
+            "rocketmq_throughput_in_total",
+            "Bytes of messages stored",
+            lambda: (block.bytes for block in self._blocks),
+            _LABELS_IN,
         )
         registry.observed_counter(
-            "rocketmq_messages_out_total", lambda: self._got(names.GROUP_GET_NUMS, 0), _LABELS_OUT
+            "rocketmq_messages_out_total",
+            "Messages delivered to consumers",
+            lambda: self._got(names.GROUP_GET_NUMS, 0),
+            _LABELS_OUT,
         )
         registry.observed_counter(
-            "rocketmq_throughput_out_total", lambda: self._got(names.GROUP_GET_SIZE, 1), _LABELS_OUT
+            "rocketmq_throughput_out_total",
+            "Bytes of messages delivered to consumers",
+            lambda: self._got(names.GROUP_GET_SIZE, 1),
+            _LABELS_OUT,
         )
         registry.histogram_in_blocks(
             "rocketmq_message_size",
+            "Size of stored messages in the commit log, in bytes",
             SIZE_BOUNDS,
             lambda: (block.sizes for block in self._blocks),
             _LABELS_IN,
-            about="Incoming messages size",
         )
 
     def _sample(self) -> Iterator[None]:

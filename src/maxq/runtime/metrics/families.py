@@ -1,7 +1,7 @@
 """Families: the numbers of a MetricsRegistry with their labels, for exporters that do not send its text."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -23,12 +23,14 @@ class Buckets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric. `kind` is counter, gauge or histogram; `points` are for the first two, `buckets` for the last."""
+    """One metric. `kind` is counter, gauge or histogram; `points` are for the first two, `buckets` for the last.
+    `about` is the help text."""
 
     name: str
     kind: str
     points: list[Point] = field(default_factory=list)
     buckets: list[Buckets] = field(default_factory=list)
+    about: str = ""
 
 
 def portions(found: Iterable[Family], most: int) -> Iterator[list[Family]]:
@@ -40,7 +42,7 @@ def portions(found: Iterable[Family], most: int) -> Iterator[list[Family]]:
         start = 0
         while start < rows:
             end = start + room
-            part.append(Family(family.name, family.kind, family.points[start:end], family.buckets[start:end]))
+            part.append(replace(family, points=family.points[start:end], buckets=family.buckets[start:end]))
             room -= min(end, rows) - start
             start = end
             if room == 0:

@@ -3,24 +3,27 @@ exporters (`families`).
 
 Whoever has something to show takes a registry and makes an instrument of it:
 
-    acked = registry.counter("rocketmq_messages_acked_total", ("topic", "consumer_group"))
+    acked = registry.counter("rocketmq_messages_acked_total", "Messages acknowledged", ("topic", "consumer_group"))
     acked.add(3, "orders", "billing")
 
-    waits = registry.histogram("rocketmq_rpc_latency_milliseconds", (1, 3, 5, 7, 10, 100), ("request_code",))
+    about = "Time from request to answer, in milliseconds"
+    waits = registry.histogram("rocketmq_rpc_latency_milliseconds", about, (1, 3, 5, 7, 10, 100), ("request_code",))
     waits.observe(4, "pop_message")
 
-    registry.gauge("rocketmq_half_messages", self._half_messages, ("topic",))   # () -> iterable of ((topic,), value)
+    registry.gauge("rocketmq_half_messages", "Open transactions", self._half_messages, ("topic",))
+    # self._half_messages: () -> iterable of ((topic,), value)
 
 Names are those of a scrape: the unit is part of them, counters end in `_total`; names of our own begin with `maxq_`.
+The text behind the name is the metric's help text: what is counted or measured, and in which unit.
 Nothing is rendered before somebody asks. `observe` functions are called then, on the loop, and are read lazily: one
 that walks a table which others change walks a copy (`list(table.items())`), so that the loop may turn in between.
 What is shown of each topic comes in blocks of samples: one that is the same object as when somebody last asked is not
 rendered again, its text was kept (packed_text.py).
 
 Rules kept from the exporter of OpenTelemetry for Java, which RocketMQ uses: labels in alphabetical order, `le` last;
-values as doubles; HELP lines of counters and gauges that say nothing; at most so many label sets for an instrument, the
-rest of them counted under `otel_metric_overflow="true"`. A label whose value is empty is left out: to Prometheus both
-are the same, and what some numbers of an instrument do not have needs no instrument of its own.
+values as doubles; at most so many label sets for an instrument, the rest of them counted under
+`otel_metric_overflow="true"`. A label whose value is empty is left out: to Prometheus both are the same, and what some
+numbers of an instrument do not have needs no instrument of its own.
 """
 
 import re
@@ -51,9 +54,10 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Instrument(Protocol):
-    """One metric by its name, with the numbers of all its label sets."""
+    """One metric by its name, with its help text and the numbers of all its label sets."""
 
     name: str
+    about: str
 
     def lines(self) -> Iterator[Piece]:
         """Yield the text of the instrument; nothing if there is no number yet."""
@@ -87,7 +91,8 @@ class _Rows:
         self.bounds = bounds
         self._kind = kind
         self._constant = dict(constant)
-        self.head = f"# HELP {name} {about or f'default view for {kind}.'}\n# TYPE {name} {kind}\n"
+        self.about = about
+        self.head = f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
         places = {label: index for index, label in enumerate(labels)}
         names = sorted({*labels, *constant})
         self._names = names
@@ -117,7 +122,7 @@ class _Rows:
 
     def family(self, rows: Iterable[Row]) -> Iterator[Family | None]:
         """Implements `Instrument.family`; `rows` are the instrument's."""
-        family = Family(self.name, self._kind)
+        family = Family(self.name, self._kind, about=self.about)
         bounds = [float(bound) for bound in self.bounds]
         for number, row in enumerate(rows, 1):
             labels = self._labels(row[0])
@@ -150,6 +155,7 @@ class Counter:
 
     def __init__(self, rows: _Rows, limit: int) -> None:
         self.name = rows.name
+        self.about = rows.about
         self._rows = rows
         self._limit = limit
         self._values: dict[tuple[str, ...] | None, float] = {}
@@ -188,6 +194,7 @@ class Histogram:
 
     def __init__(self, rows: _Rows, limit: int) -> None:
         self.name = rows.name
+        self.about = rows.about
         self._rows = rows
         self._bounds = rows.bounds
         self._limit = limit
@@ -227,6 +234,7 @@ class _ObservedHistogram:
 
     def __init__(self, rows: _Rows, observe: Callable[[], Iterable[HistogramSample]], limit: int) -> None:
         self.name = rows.name
+        self.about = rows.about
         self._rows = rows
         self._head = rows.head
         self._observe = observe
@@ -255,6 +263,7 @@ class _InBlocks(Generic[AnySample]):
     ) -> None:
         """`text` returns the lines of one sample; `limit`: the most samples that are shown."""
         self.name = rows.name
+        self.about = rows.about
         self._rows = rows
         self._head = rows.head
         self._observe = observe
@@ -287,6 +296,7 @@ class _Observed:
 
     def __init__(self, rows: _Rows, observe: Callable[[], Iterable[Sample]], limit: int) -> None:
         self.name = rows.name
+        self.about = rows.about
         self._rows = rows
         self._observe = observe
         self._limit = limit
@@ -318,68 +328,74 @@ class MetricsRegistry:
         self._texts: dict[str, dict[tuple[str, ...], str]] = {}
         self._looks = 0
 
-    def counter(self, name: str, labels: tuple[str, ...] = (), *, constant: Mapping[str, str] | None = None) -> Counter:
-        """Add a counter; `constant` are further labels with one value (`storage_type`)."""
-        return self._add(Counter(self._rows(name, "counter", labels, constant), self._limit))
+    def counter(
+        self, name: str, about: str, labels: tuple[str, ...] = (), *, constant: Mapping[str, str] | None = None
+    ) -> Counter:
+        """Add a counter; `about` is its help text, `constant` are further labels with one value (`storage_type`)."""
+        return self._add(Counter(self._rows(name, "counter", about, labels, constant), self._limit))
 
     def histogram(
         self,
         name: str,
+        about: str,
         bounds: tuple[float, ...],
         labels: tuple[str, ...] = (),
         *,
         constant: Mapping[str, str] | None = None,
-        about: str = "",
     ) -> Histogram:
-        """Add a histogram; `bounds` ascend, `about` is for its HELP line."""
-        return self._add(Histogram(self._rows(name, "histogram", labels, constant, about, bounds), self._limit))
+        """Add a histogram; `bounds` ascend, `about` is its help text."""
+        return self._add(Histogram(self._rows(name, "histogram", about, labels, constant, bounds), self._limit))
 
     def gauge(
         self,
         name: str,
+        about: str,
         observe: Callable[[], Iterable[Sample]],
         labels: tuple[str, ...] = (),
         *,
         constant: Mapping[str, str] | None = None,
     ) -> None:
         """Add a gauge of numbers that go up and down, as `observe` returns them."""
-        self._add(_Observed(self._rows(name, "gauge", labels, constant), observe, self._limit))
+        self._add(_Observed(self._rows(name, "gauge", about, labels, constant), observe, self._limit))
 
-    def number(self, name: str, read: Callable[[], float], *, constant: Mapping[str, str] | None = None) -> None:
+    def number(
+        self, name: str, about: str, read: Callable[[], float], *, constant: Mapping[str, str] | None = None
+    ) -> None:
         """Add a gauge without labels, whose number `read` returns."""
-        self.gauge(name, lambda: [((), read())], constant=constant)
+        self.gauge(name, about, lambda: [((), read())], constant=constant)
 
     def observed_counter(
         self,
         name: str,
+        about: str,
         observe: Callable[[], Iterable[Sample]],
         labels: tuple[str, ...] = (),
         *,
         constant: Mapping[str, str] | None = None,
     ) -> None:
         """Add a counter of numbers that are counted elsewhere already."""
-        self._add(_Observed(self._rows(name, "counter", labels, constant), observe, self._limit))
+        self._add(_Observed(self._rows(name, "counter", about, labels, constant), observe, self._limit))
 
     def observed_histogram(
         self,
         name: str,
+        about: str,
         bounds: tuple[float, ...],
         observe: Callable[[], Iterable[HistogramSample]],
         labels: tuple[str, ...] = (),
         *,
         constant: Mapping[str, str] | None = None,
-        about: str = "",
     ) -> None:
         """Add a histogram of buckets that are counted elsewhere already."""
-        rows = self._rows(name, "histogram", labels, constant, about, bounds)
+        rows = self._rows(name, "histogram", about, labels, constant, bounds)
         self._add(_ObservedHistogram(rows, observe, self._limit))
 
     def counter_in_blocks(
-        self, name: str, observe: Callable[[], Iterable[Sequence[Sample]]], labels: tuple[str, ...]
+        self, name: str, about: str, observe: Callable[[], Iterable[Sequence[Sample]]], labels: tuple[str, ...]
     ) -> None:
         """Add a counter of numbers that are counted elsewhere already and come in blocks; a block is never changed,
         only replaced."""
-        rows = self._rows(name, "counter", labels, None)
+        rows = self._rows(name, "counter", about, labels, None)
 
         def text(sample: Sample) -> str:
             return f"{name}{{{rows.text(sample[0])}}} {float(sample[1])}\n"
@@ -389,14 +405,13 @@ class MetricsRegistry:
     def histogram_in_blocks(
         self,
         name: str,
+        about: str,
         bounds: tuple[float, ...],
         observe: Callable[[], Iterable[Sequence[HistogramSample]]],
         labels: tuple[str, ...],
-        *,
-        about: str = "",
     ) -> None:
         """Add a histogram whose samples come in blocks; a block is never changed, only replaced."""
-        rows = self._rows(name, "histogram", labels, None, about, bounds)
+        rows = self._rows(name, "histogram", about, labels, None, bounds)
         look = HistogramRows(name, bounds)
 
         def text(sample: HistogramSample) -> str:
@@ -409,9 +424,10 @@ class MetricsRegistry:
         """Run `prepare` before the text is made; the loop may run other tasks at each of its yields."""
         self._preparations.append(prepare)
 
-    def names(self) -> list[str]:
-        """Return the names of all instruments, whether or not they have numbers."""
-        return sorted(self._instruments)
+    def helps(self) -> dict[str, str]:
+        """Return the help texts of all instruments by name, in the order of the names, whether or not they have
+        numbers."""
+        return {name: self._instruments[name].about for name in sorted(self._instruments)}
 
     def lines(self) -> Iterator[Piece]:
         """Yield all metrics in the Prometheus text format, in pieces, so that other tasks can run in between."""
@@ -422,7 +438,7 @@ class MetricsRegistry:
         for prepare in self._preparations:
             for _ in prepare():
                 yield ""
-        for name in self.names():
+        for name in sorted(self._instruments):
             yield from self._instruments[name].lines()
 
     def families(self) -> Iterator[Family | None]:
@@ -430,16 +446,16 @@ class MetricsRegistry:
         for prepare in self._preparations:
             for _ in prepare():
                 yield None
-        for name in self.names():
+        for name in sorted(self._instruments):
             yield from self._instruments[name].family()
 
     def _rows(
         self,
         name: str,
         kind: str,
+        about: str,
         labels: tuple[str, ...],
         constant: Mapping[str, str] | None,
-        about: str = "",
         bounds: tuple[float, ...] = (),
     ) -> _Rows:
         constants = {**self._constant, **(constant or {})}

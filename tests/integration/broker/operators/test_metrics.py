@@ -163,12 +163,12 @@ async def test_readiness_names_what_keeps_clients_away(start_broker: Start) -> N
 
 async def test_without_the_setting_nothing_is_served(broker: RunningBroker) -> None:
     assert broker.controller.pages.port == 0
-    assert not [name for name in broker.controller.metrics.names() if name.startswith("rocketmq_")]
+    assert not [name for name in broker.controller.metrics.helps() if name.startswith("rocketmq_")]
 
 
 async def test_groups_of_metrics_can_be_switched_off(start_broker: Start) -> None:
     broker = await start_broker(**_PROM, enableRequestMetrics="false", enableMessageStoreMetrics="false")
-    names = broker.controller.metrics.names()
+    names = broker.controller.metrics.helps()
     assert "rocketmq_messages_in_total" not in names and "rocketmq_storage_size_bytes" not in names
     assert "rocketmq_consumer_lag_messages" in names
 

@@ -9,6 +9,7 @@ import yaml
 
 from maxq.runtime.refusals import Cause
 from tests.integration.broker.conftest import Start
+from tests.integration.broker.operators.test_metrics import http_get
 
 _ROOT = Path(__file__).parents[4]
 _DOCS = _ROOT / "docs"
@@ -28,7 +29,7 @@ def _base(name: str, known: set[str]) -> str:
 
 async def test_every_metric_is_in_the_manual_and_dashboard_and_alerts_use_no_other(start_broker: Start) -> None:
     broker = await start_broker(metricsExporterType="PROM", metricsPromExporterPort=0)
-    known = set(broker.controller.metrics.names())
+    known = set(broker.controller.metrics.helps())
     manual = (_DOCS / "reference/metrics.md").read_text()
     assert known - {"target_info"} <= _named(manual), "missing on the page of metrics"
     dashboard = json.loads((_ROOT / "deploy/grafana/maxq.json").read_text())
@@ -42,6 +43,24 @@ async def test_every_metric_is_in_the_manual_and_dashboard_and_alerts_use_no_oth
     assert len(used) > 20 and used <= known
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(ids) == len(set(ids))
+
+
+async def test_help_texts_of_metrics_say_what_is_counted_and_in_which_unit(start_broker: Start) -> None:
+    broker = await start_broker(metricsExporterType="PROM", metricsPromExporterPort=0)
+    helps = broker.controller.metrics.helps()
+    assert len(helps) > 50
+    says_nothing = re.compile(r"\W*|\w+|default view.*", re.IGNORECASE)
+    assert [name for name, about in helps.items() if says_nothing.fullmatch(about) or about == name] == []
+    units = ("milliseconds", "seconds", "bytes")
+    named = {name: re.findall("|".join(units), name.removesuffix("_total")) for name in helps}
+    lacking = [
+        name for name, found in named.items() if found and not re.search(f"(?i){found[-1]}|in spite of", helps[name])
+    ]
+    assert lacking == []
+    assert [about for about in helps.values() if "\n" in about or "\\" in about] == [], "not one line of a scrape"
+    page = await http_get(broker.controller.pages.port, "/metrics")
+    shown = dict(re.findall(r"(?m)^# HELP (\w+) (.*)$", page[1]))
+    assert "maxq_tasks" in shown and shown.items() <= helps.items()
 
 
 def test_every_cause_of_a_refusal_is_in_the_manual() -> None:

@@ -11,7 +11,7 @@ _SCOPE = {"otel_scope_name": "broker-meter"}
 FOUND = [
     Family("target_info", "gauge", [Point({}, 1.0)]),
     Family("rocketmq_messages_in_total", "counter", [Point({**_SCOPE, "topic": "T"}, 3.0),
-                                                     Point({**_SCOPE, "topic": "U"}, 4.0)]),
+                                                     Point({**_SCOPE, "topic": "U"}, 4.0)], about="Messages stored"),
 ]  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def test_no_request_is_empty_wherever_a_round_is_cut(most_points: int, monkeypat
     exporter.shutdown()
     scopes = [data.resource_metrics[0].scope_metrics[0] for data in sent]
     assert {scoped.scope.name for scoped in scopes} == {"broker-meter"}
+    assert {metric.description for scoped in scopes for metric in scoped.metrics} == {"Messages stored"}
     assert [len(metric.data.data_points) for scoped in scopes for metric in scoped.metrics] == (
         [1, 1] if most_points == 1 else [2]
     )
