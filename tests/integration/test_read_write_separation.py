@@ -21,7 +21,7 @@ from maxq.api import (
     async_push_consumer,
 )
 from maxq.client.consumer.push_consumer import PushConsumer
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.config import NamesrvSettings
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.message.message_queue import MessageQueue
@@ -251,6 +251,30 @@ async def test_what_a_group_did_while_the_master_was_away_is_not_done_again(grou
     async with group.consumer(got):
         await got.wait_for(5)
     assert got.by_queue() == {0: list(range(25, 30))}
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["who begins there", "who has not heard of it"])
+async def test_commits_at_the_slave_end_a_reset_of_which_their_reader_knows(group: BrokerGroup, is_heard: bool) -> None:
+    """The master died before any pull took the reset: it is back, and the reset still waits."""
+    await group.send(*numbered(30))
+    await group.replicated()
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    await group.master.pull(TOPIC)  # makes the group
+    async with async_admin(group.namesrv) as admin:
+        await admin.offsets.commit(GROUP, queue, 20)
+        await group.copied_offset(20)
+        await admin.offsets.reset_queue(GROUP, queue, 3)
+        await group.copied_offset(3)
+        await until(lambda: GROUP in group.slave.controller.groups.subscription_group_table)
+        await group.stop_broker(group.master)
+        if is_heard:
+            assert await admin.offsets.committed(GROUP, queue) == 3
+        await admin.offsets.commit(GROUP, queue, 25)
+    assert group.committed(group.slave) == 25
+    await group.start_master()
+    await until(lambda: len(group.slave.controller.offsets.slave_commits) == 0)
+    assert group.committed(group.master) == (25 if is_heard else 3)
+    assert (await group.master.pull(TOPIC, 25)).code == (0 if is_heard else ResponseCode.PULL_OFFSET_MOVED)
 
 
 async def test_a_reader_ahead_of_the_slave_keeps_its_place(group: BrokerGroup) -> None:

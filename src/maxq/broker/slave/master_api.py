@@ -162,6 +162,8 @@ class MasterApi:
             "lo": "false",  # a physical queue, also of a static topic
             "maxqIfAhead": "true",
         }
+        if commit.change:
+            ext["maxqOperatorChange"] = str(commit.change)
         answer = await self._client.invoke(
             address, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext), _TIMEOUT_MS
         )

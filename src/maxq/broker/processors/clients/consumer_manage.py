@@ -60,6 +60,8 @@ class ConsumerManageProcessor(RequestProcessor):
         queue_id = fields.required_int("queueId")
         offset = self._offsets.query_offset(group, topic, queue_id)
         if offset >= 0:
+            if self._settings.store.broker_role == SLAVE:
+                self._offsets.note_reader(connection.remote_address, group, topic, queue_id)
             return request.reply(ResponseCode.SUCCESS, None, {"offset": str(offset)})
         if not fields.opt_bool("setZeroIfNotFound", True):
             remark = "Not found, do not set to zero, maybe this group boot first"
@@ -73,12 +75,13 @@ class ConsumerManageProcessor(RequestProcessor):
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do, so an
-        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored, also those
-        that a slave hands over: it cannot tell whether the client had heard of the reset. So are commits for a
-        topic that was deleted and made again since the client read it, because new messages have the same offsets. A
-        slave keeps the commits for its master (offset/slave_commits.py) and hands them over with maxqIfAhead: clients
-        may have committed more at the master meanwhile. A member of a new group says with maxqIfNone where the group
-        begins, unless another member has said so before; the answer comes when that is on the disk."""
+        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored. So are
+        commits for a topic that was deleted and made again since the client read it, because new messages have the same
+        offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
+        maxqIfAhead: clients may have committed more at the master meanwhile. With maxqOperatorChange it names the
+        operator's change of which the client knew: if that is the reset that waits, the reset has ended there. A member
+        of a new group says with maxqIfNone where the group begins, unless another member has said so before; the answer
+        comes when that is on the disk."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -96,6 +99,7 @@ class ConsumerManageProcessor(RequestProcessor):
         if offset is None:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         use_reset = self._settings.broker.use_server_side_reset_offset
+        self._offsets.end_known_reset(topic, group, queue_id, fields.opt_long("maxqOperatorChange") or 0)
         if use_reset and self._offsets.has_offset_reset(topic, group, queue_id):
             log.info(
                 "group %s, %s queue %d: commit of %d ignored, because a reset is pending",
@@ -116,7 +120,7 @@ class ConsumerManageProcessor(RequestProcessor):
         commit = self._offsets.begin if begins else self._offsets.commit_offset
         commit(connection.remote_address, group, topic, queue_id, offset)
         if self._settings.store.broker_role == SLAVE:
-            self._offsets.slave_commits.note(group, topic, queue_id, offset)
+            self._offsets.slave_commits.note(group, topic, queue_id, offset, connection.remote_address)
         return self._begun(request) if begins else request.reply()
 
     def _may_have_begun_at_slave(self, fields: HeaderFields) -> bool:

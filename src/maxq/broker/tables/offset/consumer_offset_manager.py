@@ -198,6 +198,17 @@ class ConsumerOffsetManager(PeriodicManager):
         """Return whether a reset waits for the next pull of this queue."""
         return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())
 
+    def end_known_reset(self, topic: str, group: str, queue_id: int, change: int) -> None:
+        """End the reset that waits for the next pull of this queue if an operator has set the offset and `change` is
+        the number of that. The group need not be told: it goes on from there already."""
+        key = f"{topic}@{group}"
+        waiting = self._reset_offset_table.get(key, {}).get(queue_id)
+        is_committed = (
+            waiting is not None and self.query_offsets(group, topic).get(queue_id) == waiting
+        )  # no deletion's
+        if is_committed and 0 < change == self.changes.of(key):
+            self.query_then_erase_reset_offset(topic, group, queue_id)
+
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the waiting reset and remove it, soon also from the file: a start that found it there would have the
         group go back again. None if there is none."""
@@ -269,6 +280,12 @@ class ConsumerOffsetManager(PeriodicManager):
         """
         keys = self.slave_commits.keys()
         return {key: table for key, table in self._read(page).items() if key in keys}
+
+    def note_reader(self, client_host: str, group: str, topic: str, queue_id: int) -> None:
+        """Note at a slave that the client at `client_host` was told at which offset the group goes on in a queue."""
+        change = self.changes.of(f"{topic}@{group}")
+        if change:
+            self.slave_commits.note_reader(client_host, group, topic, queue_id, change)
 
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
         """Return the commits of clients here that the master lacks.

@@ -7,9 +7,13 @@ apart, in `config/slaveCommits.json`, which is written when the consumer offsets
 (UPDATE_CONSUMER_OFFSET, which every master knows) before the master's values are taken; only those that are ahead of
 the master's, so what clients committed there since wins. A master whose log is another one from some place on is told
 those of the messages before that place.
+
+At the master an operator's reset may wait for the group's next pull. A commit of a consumer that has not heard of it
+does not end it; one of a consumer that began where the operator has set the group does. So a commit is handed over with
+the number of the operator's change (operator_changes.py) that the copied offset had which its client was told here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +22,7 @@ from maxq.broker.tables.persistent_manager import PeriodicManager
 from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "slaveCommits.json"
+_CHANGES: Final = "operatorChanges"  # by topic@group and queue id
 
 
 class SlaveCommit(NamedTuple):
@@ -27,6 +32,17 @@ class SlaveCommit(NamedTuple):
     group: str
     queue_id: int
     offset: int  # queue offset
+    change: int = 0  # number of the operators' last change of the offset at which the client began here; 0: not known
+
+
+class _Reader(NamedTuple):
+    """The client that last asked here where a group goes on in a queue, and `SlaveCommit.change` of its commits."""
+
+    host: str
+    change: int
+
+
+_Place = tuple[str, str, int]  # topic, group, queue id
 
 
 class SlaveCommits(PeriodicManager):
@@ -34,7 +50,8 @@ class SlaveCommits(PeriodicManager):
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
-        self._pending: dict[tuple[str, str, int], int] = {}
+        self._pending: dict[_Place, tuple[int, int]] = {}  # offset and change
+        self._readers: dict[_Place, _Reader] = {}  # of queues whose offset an operator has set
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -45,27 +62,40 @@ class SlaveCommits(PeriodicManager):
 
     def table(self) -> OffsetTable:
         """Return what was committed here and the master has not been told."""
-        table: OffsetTable = {}
-        for (topic, group, queue_id), offset in list(self._pending.items()):
-            table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
-        return table
+        return _table((place, offset) for place, (offset, _) in list(self._pending.items()))
 
-    def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note a client's commit. The newest one counts, even if it is smaller."""
-        self._pending[topic, group, queue_id] = offset
+    def note(self, group: str, topic: str, queue_id: int, offset: int, client_host: str = "") -> None:
+        """Note the commit of the client at `client_host`. The newest one counts, even if it is smaller."""
+        place = topic, group, queue_id
+        _, change = self._pending.get(place, (0, 0))
+        reader = self._readers.get(place)
+        if reader is not None and reader.host == client_host:
+            change = max(change, reader.change)
+        self._pending[place] = offset, change
         self._is_dirty = True
+
+    def note_reader(self, client_host: str, group: str, topic: str, queue_id: int, change: int) -> None:
+        """Note that a client was told where the group goes on.
+
+        Args:
+            change: number of the operators' last change of these offsets. It counts unless another client has committed
+                here since, for that one may not have heard of the change.
+        """
+        place = topic, group, queue_id
+        _, change = self._pending.get(place, (0, change))
+        self._readers[place] = _Reader(client_host, change)
 
     def drop(self, commit: SlaveCommit) -> None:
         """Remove a commit that the master has accepted or refused. A newer one for the queue stays."""
-        key = commit.topic, commit.group, commit.queue_id
-        if self._pending.get(key) == commit.offset:
-            del self._pending[key]
+        place = commit.topic, commit.group, commit.queue_id
+        if self._pending.get(place) == (commit.offset, commit.change):
+            del self._pending[place]
             self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
         """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are removed."""
-        for (topic, group, queue_id), offset in list(self._pending.items()):
-            commit = SlaveCommit(topic, group, queue_id, offset)
+        for (topic, group, queue_id), (offset, change) in list(self._pending.items()):
+            commit = SlaveCommit(topic, group, queue_id, offset, change)
             if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
                 self.drop(commit)
             else:
@@ -73,31 +103,45 @@ class SlaveCommits(PeriodicManager):
 
     def forget_topic(self, topic: str) -> None:
         """Remove the commits of a deleted topic."""
-        for key in [key for key in self._pending if key[0] == topic]:
-            del self._pending[key]
-            self._is_dirty = True
+        self._forget(lambda place: place[0] == topic)
 
     def forget_keys(self, keys: Iterable[str]) -> None:
         """Remove the commits of these keys: `topic@group`, or `@group` for all topics of the group."""
         named = set(keys)
-        for place in [place for place in self._pending if {f"{place[0]}@{place[1]}", f"@{place[1]}"} & named]:
+        self._forget(lambda place: not named.isdisjoint((f"{place[0]}@{place[1]}", f"@{place[1]}")))
+
+    def _forget(self, is_named: Callable[[_Place], bool]) -> None:
+        for place in [place for place in self._pending if is_named(place)]:
             del self._pending[place]
             self._is_dirty = True
+        for place in [place for place in self._readers if is_named(place)]:
+            del self._readers[place]
 
     def forget(self) -> None:
         """Remove everything, because this broker is a master now and its own table counts."""
-        if self._pending:
-            self._pending.clear()
-            self._is_dirty = True
+        self._forget(lambda place: True)
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        return {"offsetTable": self.table()}
+        pending = list(self._pending.items())
+        changes = _table((place, change) for place, (_, change) in pending if change)
+        return {"offsetTable": _table((place, offset) for place, (offset, _) in pending)} | (
+            {_CHANGES: changes} if changes else {}
+        )
 
     def from_json(self, value: dict[str, Any]) -> None:
-        table = read_offset_table(value)
+        changes = read_offset_table({"offsetTable": value.get(_CHANGES) or {}})
         self._pending = {
-            (*split_key(key), queue_id): offset for key, row in table.items() for queue_id, offset in row.items()
+            (*split_key(key), queue_id): (offset, changes.get(key, {}).get(queue_id, 0))
+            for key, row in read_offset_table(value).items()
+            for queue_id, offset in row.items()
         }
         self._is_dirty = False
+
+
+def _table(rows: Iterable[tuple[_Place, int]]) -> OffsetTable:
+    table: OffsetTable = {}
+    for (topic, group, queue_id), number in rows:
+        table.setdefault(f"{topic}@{group}", {})[queue_id] = number
+    return table

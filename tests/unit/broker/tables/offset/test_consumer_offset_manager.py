@@ -85,6 +85,21 @@ def test_a_reset_is_handed_out_once_and_stays_committed() -> None:
     assert offsets.query_offset("G", "T", 0) == 51
 
 
+def test_who_knows_the_number_of_a_reset_ends_it_but_not_one_of_a_deletion() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.assign_reset_offset("T", "G", 0, 7)
+    change = offsets.changes.of("T@G")
+    for number in (0, change - 1, change + 1):
+        offsets.end_known_reset("T", "G", 0, number)
+    assert offsets.has_offset_reset("T", "G", 0)
+    offsets.end_known_reset("T", "G", 0, change)
+    assert not offsets.any_reset
+    offsets.commit_pull_offset("c", "G", "T", 0, 9)
+    offsets.take_deletion(["T"], 1000)
+    offsets.end_known_reset("T", "G", 0, change)
+    assert offsets.has_offset_reset("T", "G", 0), "who commits has read the topic that was deleted"
+
+
 def test_topics_and_groups_find_each_other() -> None:
     offsets = BrokerWorld().offsets
     for group, topic in (("G", "T"), ("G", "%RETRY%G"), ("H", "T")):
@@ -670,7 +685,7 @@ def test_what_clients_committed_here_outlives_the_masters_smaller_offsets() -> N
     offsets.take_from_master(masters)
     assert offsets.query_offsets("G", "T") == {0: 8, 1: 5, 2: 5}
     ahead = offsets.ahead_of_master({"T@G": {0: 5, 1: 5, 2: 5}})
-    assert [tuple(commit) for commit in ahead] == [("T", "G", 0, 8)]
+    assert [tuple(commit) for commit in ahead] == [("T", "G", 0, 8, 0)]
 
 
 def test_the_version_a_group_goes_on_with_is_kept() -> None:

@@ -58,6 +58,36 @@ def test_what_is_committed_while_the_master_is_told_is_told_next() -> None:
     assert list(commits.ahead_of({"T@G": {3: 12}})) == [SlaveCommit("T", "G", 3, 14)]
 
 
+def test_a_commit_names_the_operators_change_of_which_its_client_was_told() -> None:
+    world = slave()
+    commits = world.offsets.slave_commits
+    for queue_id, hosts in enumerate((["a:1"], ["b:1"], ["a:1", "b:1"], ["b:1", "a:1"])):
+        commits.note_reader("a:1", "G", "T", queue_id, 7)
+        for offset, host in enumerate(hosts):
+            commits.note("G", "T", queue_id, offset, host)
+    expected = [SlaveCommit("T", "G", 0, 0, 7), SlaveCommit("T", "G", 1, 0), SlaveCommit("T", "G", 2, 1, 7),
+                SlaveCommit("T", "G", 3, 1, 7)]  # fmt: skip
+    assert list(commits.ahead_of({})) == expected
+    world.offsets.persist()
+    again = slave(world).offsets.slave_commits
+    assert list(again.ahead_of({})) == expected
+    again.note("G", "T", 0, 4, "a:2")
+    assert next(again.ahead_of({})) == SlaveCommit("T", "G", 0, 4, 7), "the client has connected again"
+
+
+def test_who_begins_at_the_commit_of_a_client_that_was_told_of_no_change_does_not_know_of_it() -> None:
+    commits = slave().offsets.slave_commits
+    commits.note("G", "T", 0, 5, "b:1")
+    commits.note_reader("a:1", "G", "T", 0, 7)
+    commits.note("G", "T", 0, 6, "a:1")
+    (told,) = commits.ahead_of({})
+    assert told == SlaveCommit("T", "G", 0, 6)
+    commits.note_reader("a:1", "G", "T", 1, 7)
+    commits.forget_keys({"T@G"})  # an operator has set them again
+    commits.note("G", "T", 1, 9, "a:1")
+    assert list(commits.ahead_of({})) == [SlaveCommit("T", "G", 1, 9)]
+
+
 def test_a_broker_that_starts_as_master_has_nobody_to_tell() -> None:
     world = slave()
     world.offsets.slave_commits.note("G", "T", 3, 12)
