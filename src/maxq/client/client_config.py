@@ -126,7 +126,7 @@ class ClientConfig:
     enable_trace: bool = False  # record sends, listener calls and ends of transactions in the trace topic
     trace_topic: str = ""  # topic for these records; empty: RMQ_SYS_TRACE_TOPIC
     trace_msg_batch_num: int = 10  # events sent together, at most 20
-    tls_config: NettyClientConfig | None = None  # all settings of TLS, for `use_tls=True`; None: what `use_tls` says
+    tls_config: NettyClientConfig | None = None  # all settings of TLS, in place of `use_tls`; None: what `use_tls` says
     access_key: str = ""  # signs every request, together with secret_key; empty: the environment's, if there are any
     secret_key: str = field(default="", repr=False)  # secret of access_key; it is never logged and never in an error
     security_token: str = field(default="", repr=False)  # security token of temporary keys

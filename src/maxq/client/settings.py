@@ -44,7 +44,7 @@ class ClientSettings(TypedDict, total=False):
     enable_trace (False): record sends, listener calls and ends of transactions in the trace topic.
     trace_topic (""): topic for these records; empty: RMQ_SYS_TRACE_TOPIC.
     trace_msg_batch_num (10): events sent together, at most 20.
-    tls_config (None): all settings of TLS, for `use_tls=True`; None: what `use_tls` says.
+    tls_config (None): all settings of TLS, in place of `use_tls`; None: what `use_tls` says.
     access_key (""): signs every request, together with secret_key; empty: the environment's, if there are any.
     secret_key: secret of access_key; it is never logged and never in an error.
     security_token: security token of temporary keys.

@@ -73,7 +73,7 @@ def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
         rocketmq_home=old.rocketmq_home or host.rocketmq_home,
     )
     server = listening(settings.server, has_access_control(old.acl_enable, settings.auth))
-    return NamesrvSettings(namesrv, _leaving_descriptors(server, host), settings.auth)
+    return NamesrvSettings(namesrv, _leaving_descriptors(server, host), settings.client, settings.auth)
 
 
 def has_access_control(acl_enable: bool, auth: AuthConfig) -> bool:

@@ -171,19 +171,21 @@ class BrokerSettings(Settings):
 
 
 class NamesrvSettings(Settings):
-    """The settings with which a name server is started: namesrv, server, auth."""
+    """The settings with which a name server is started: namesrv, server, client, auth."""
 
-    _parts = ("namesrv", "server", "auth")
+    _parts = ("namesrv", "server", "client", "auth")
 
     def __init__(
         self,
         namesrv: NamesrvConfig | None = None,
         server: NettyServerConfig | None = None,
+        client: NettyClientConfig | None = None,
         auth: AuthConfig | None = None,
     ) -> None:
         super().__init__()
         self.namesrv = namesrv or NamesrvConfig()
         self.server = server or NettyServerConfig(listen_port=DEFAULT_NAMESRV_PORT)
+        self.client = client or NettyClientConfig()
         self.auth = auth or AuthConfig()
 
     @classmethod
@@ -194,8 +196,8 @@ class NamesrvSettings(Settings):
     def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
         """Return new settings with `mapping` on top of these, for use before a server starts."""
         loaded = load(self.configs(), mapping, source=source)
-        namesrv, server, auth = loaded.configs
-        return type(self)(namesrv, server, auth), loaded.warnings
+        namesrv, server, client, auth = loaded.configs
+        return type(self)(namesrv, server, client, auth), loaded.warnings
 
 
 def persist(files: FileAccess, path: PurePath, changes: list[Change]) -> None:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from maxq.access.access_control import AccessControl, AccessSettings
 from maxq.codes import RequestCode
-from maxq.config import NamesrvSettings, NettyClientConfig
+from maxq.config import NamesrvSettings
 from maxq.config.host import listening
 from maxq.namesrv.broker_registration import MinBrokerIdChange
 from maxq.namesrv.client_request_processor import ClientRequestProcessor
@@ -22,7 +22,7 @@ from maxq.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.remoting.tls import ServerTls
+from maxq.remoting.tls import ClientTls, ServerTls
 from maxq.runtime.blocking import end_threads
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.runtime.turns import Turns
@@ -64,7 +64,8 @@ class NamesrvController:
         self._configs = ConfigService(settings, disk, _path(namesrv.config_store_path))
         self._server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, disk))
         self._access.stand_before(self._server)
-        self._client = HookedRemotingClient(NettyClientConfig(), self._access.hooks(), clock=clock, rng=rng)
+        tls = ClientTls(settings.client, disk) if settings.client.use_tls else None
+        self._client = HookedRemotingClient(settings.client, self._access.hooks(), clock=clock, rng=rng, tls=tls)
         self._notifier = MinBrokerIdNotifier(self._client)
         self._tasks: list[asyncio.Task[None]] = []
         self._working_off: asyncio.Task[None] | None = None

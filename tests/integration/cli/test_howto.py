@@ -17,7 +17,9 @@ HOWTO = Path(__file__).parents[3] / "docs/howto"
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="the page uses OpenSSL's command, which is not installed here")
-def test_the_page_of_tls_ends_with_clients_that_check_the_server(tmp_path: Path) -> None:
+def test_the_page_of_tls_ends_with_clients_that_check_the_server_and_prove_who_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (HOWTO / "tls.md").read_text()
     steps = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
     started = re.search(r"^ {4}maxq standalone (.*)$", page, re.MULTILINE)
@@ -39,6 +41,19 @@ def test_the_page_of_tls_ends_with_clients_that_check_the_server(tmp_path: Path)
         untrusting = Producer("howto", server.namesrv_address, use_tls=True, send_msg_timeout=500)
         with pytest.raises(MaxQError, match="refused by TLS: unable to get local issuer"), untrusting as producer:
             producer.send(Message("Howto", b"to a stranger"))
+
+    proof = page.partition("## 4.")[2]
+    certified = re.search(r"```sh\n(.*?)```", proof, re.DOTALL)
+    more = re.search(r"```properties\n(.*?)```", proof, re.DOTALL)
+    program = re.search(r"```python\n(.*?)```", proof, re.DOTALL)
+    assert certified and more and program
+    subprocess.run(["sh", "-ec", certified[1]], cwd=tmp_path, check=True, capture_output=True)
+    lines = [line.split("=", 1) for line in more[1].replace("/etc/maxq", str(tmp_path)).splitlines() if "=" in line]
+    with StandaloneProcess(settings | dict(lines)) as server:
+        done = maxq("admin", "clusterList", "--tls", "ca.pem", namesrv=server.namesrv_address, cwd=tmp_path)
+        assert done.code == 1 and "takes only clients that have a certificate" in done.err, done
+        monkeypatch.chdir(tmp_path)
+        exec(program[1].replace("127.0.0.1:9876", server.namesrv_address), {})
 
 
 def test_the_page_of_access_control_ends_with_a_user_who_may_do_what_its_policies_say(tmp_path: Path) -> None:

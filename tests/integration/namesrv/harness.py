@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from maxq.codes import RequestCode
-from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
+from maxq.config import NamesrvConfig, NamesrvSettings, NettyClientConfig, NettyServerConfig
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
@@ -69,7 +69,11 @@ class Peer:
 
 @contextlib.asynccontextmanager
 async def name_server(
-    folder: Path, *, server: NettyServerConfig | None = None, **settings: object
+    folder: Path,
+    *,
+    server: NettyServerConfig | None = None,
+    client: NettyClientConfig | None = None,
+    **settings: object,
 ) -> AsyncIterator[NamesrvController]:
     """A running name server; files go to `folder`. AssertionError if something kept its loop for too long."""
     namesrv = NamesrvConfig(
@@ -79,7 +83,7 @@ async def name_server(
             **settings,
         }
     )
-    holder = NamesrvSettings(namesrv, server or NettyServerConfig(bind_address="127.0.0.1"))
+    holder = NamesrvSettings(namesrv, server or NettyServerConfig(bind_address="127.0.0.1"), client)
     controller = NamesrvController(holder, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
     watch(controller._server.holds)
     await controller.start()

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config import NettyServerConfig
+from maxq.config import NettyClientConfig, NettyServerConfig
 from maxq.errors import ConfigError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.files.system import SystemClock
+from maxq.remoting.tls import ServerTls
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering, until
 
 IDENTITY = {"clusterName": "DefaultCluster", "brokerAddr": "10.0.0.1:10911", "brokerName": "broker-a", "brokerId": "0"}
@@ -166,14 +167,19 @@ async def test_a_data_version_is_compared_and_shown(tmp_path: Path) -> None:
             assert await changed(other) == ("true", stored)
 
 
-async def test_the_group_hears_of_its_new_smallest_id_when_enabled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", [None, NettyClientConfig(use_tls=True, tls_client_auth_server=False)])
+async def test_the_group_hears_of_its_new_smallest_id_when_enabled(
+    client: NettyClientConfig | None, tmp_path: Path
+) -> None:
     heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-    slave = RemotingServer(NettyServerConfig(), clock=SystemClock())
+    server_side = NettyServerConfig(tls_server_mode="disabled" if client is None else "enforcing")
+    tls = ServerTls(server_side, SystemDisk())
+    slave = RemotingServer(server_side, clock=SystemClock(), tls=tls)
     slave.register(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, lambda _connection, request: heard.put_nowait(request.ext))
     port = await slave.start("127.0.0.1", 0)
     addr = f"127.0.0.1:{port}"
     async with (
-        name_server(tmp_path, notify_min_broker_id_changed=True) as server,
+        name_server(tmp_path, client=client, notify_min_broker_id_changed=True) as server,
         await Peer.connect(server.port) as peer,
     ):
         await peer.ask(registering("T", "U", addr=addr, broker_id=1, acting=True))

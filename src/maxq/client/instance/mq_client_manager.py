@@ -66,9 +66,9 @@ def remoting_of(config: ClientConfig, environment: ClientEnvironment) -> Remotin
         ClientError: an access key without its secret.
         ConfigError: the files of TLS cannot be used.
     """
-    wanted = config.use_tls or environment.use_tls
-    netty = config.tls_config or tls_settings(wanted)
-    tls = ClientTls(netty, environment.disk) if wanted else None
+    wanted = tls_settings(config.use_tls or environment.use_tls)
+    netty = config.tls_config or wanted
+    tls = ClientTls(netty, environment.disk) if wanted.use_tls or netty.use_tls else None
     hooks: list[RPCHook] = list(config.rpc_hooks)
     if config.namespace_v2:
         hooks.append(NamespaceRPCHook(config.namespace_v2))
