@@ -107,6 +107,20 @@ class Acked(NamedTuple):
     end_offset: int
 
 
+class Begun(NamedTuple):
+    """Where a group goes on in a queue: what the journal is to say of it.
+
+    Attributes:
+        at_end: it begins at the end of the queue, which will be elsewhere if the group's offset is lost.
+        is_set: it was told to go on there.
+    """
+
+    queue: QueueKey
+    offset: int
+    at_end: bool = False
+    is_set: bool = False
+
+
 class LateAck(NamedTuple):
     """Acks for a check point that has ended here; they were given to a slave.
 
@@ -256,30 +270,32 @@ class CheckPointBuffer:
             cursor.pop()  # what the new one says includes it
         cursor.append(live)
 
+    def set_cursors(self, offsets: Mapping[QueueKey, int]) -> None:
+        """Set the group's positions by an administrator's order; messages given out before may still be acknowledged.
+        It is one record of the journal."""
+        for queue, offset in offsets.items():
+            self.set_cursor(queue, offset)
+        self.begin_in([Begun(queue, offset, is_set=True) for queue, offset in offsets.items()])
+
     def set_cursor(self, queue: QueueKey, offset: int) -> None:
-        """Set the group's position by an administrator's order; messages given out before may still be acknowledged."""
+        """Set the group's position as `set_cursors` does, without the record: the caller writes it with `begin_in`,
+        before others."""
         self._cursors.pop(queue, None)
         self._drop_moves({queue})
         topic, group, queue_id = queue
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
-        self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
     def begins(self, queue: QueueKey, offset: int, *, at_end: bool = False) -> None:
         """Note where a group begins in a queue, as `begin_in` does in many."""
-        self.begin_in([(queue, offset, at_end)])
+        self.begin_in([Begun(queue, offset, at_end=at_end)])
 
-    def begin_in(self, begun: Iterable[tuple[QueueKey, int, bool]]) -> None:
-        """Note in one journal record where groups begin whose offsets were removed, while the journal still tells what
-        they had before. A group that has messages here lost its offsets with its broker's power, and goes on behind
-        them.
-
-        Args:
-            begun: queue, offset, and whether that is the end of the queue, which will be elsewhere if the group's
-                offset is lost.
-        """
+    def begin_in(self, begun: Iterable[Begun]) -> None:
+        """Note in one journal record where groups go on that were set there, or begin whose offsets were removed, while
+        the journal still tells what they had before. A group that has messages here lost its offsets with its broker's
+        power, and goes on behind them."""
         entries: dict[str, list[Any]] = {}
-        for queue, offset, at_end in begun:
-            if queue not in self._cursors and self.journal.tells_of(*queue):
+        for queue, offset, at_end, is_set in begun:
+            if is_set or (queue not in self._cursors and self.journal.tells_of(*queue)):
                 entries.setdefault("r", []).append([*queue, offset])
             elif at_end:
                 entries.setdefault("b", []).append([*queue, offset])

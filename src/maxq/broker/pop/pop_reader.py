@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Final, NamedTuple
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.check_point_buffer import Begun, CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.processors.send.send_message import BATCH_CQ
@@ -83,7 +83,7 @@ class PopFound:
         passed: messages that the filter rejected: the next pop goes on behind them.
         cold: results whose bytes are not in memory: bring them in before they are sent.
         unread: nothing was read of a queue, because properties that the filter tests are not in memory.
-        begun: queues in which the group has begun, where, and whether that is the end, which are not noted yet.
+        begun: where the group has begun, or went on because it was told to, in queues of which that is not noted yet.
         end_offset: physical offset behind what was noted of it; NOT_NOTED: it was not, so nobody may be given this.
     """
 
@@ -99,7 +99,7 @@ class PopFound:
     points: list[tuple[PopCheckPoint, int, int]] = field(default_factory=list)
     cold: list[GetMessageResult] = field(default_factory=list)
     unread: GetMessageResult | None = None
-    begun: list[tuple[tuple[str, str, int], int, bool]] = field(default_factory=list)
+    begun: list[Begun] = field(default_factory=list)
     end_offset: int = 0
 
     def noted(self, end_offset: int) -> None:
@@ -355,12 +355,13 @@ class PopReader:
         if reset is not None:
             self.orders.clear_block(topic, group, queue_id)
             self._buffer.set_cursor((topic, group, queue_id), reset)
+            found.begun.append(Begun((topic, group, queue_id), reset, is_set=True))
             return reset
         if self._offsets.query_offset(group, topic, queue_id) < 0:
             first = self._first_offset(topic, queue_id, ask.init_mode)
             self._offsets.commit_offset("getPopOffset", group, topic, queue_id, first)
             at_end = ask.init_mode != INIT_MIN and not is_retry_topic(topic)
-            found.begun.append(((topic, group, queue_id), first, at_end))
+            found.begun.append(Begun((topic, group, queue_id), first, at_end=at_end))
         return self.offset(topic, group, queue_id, ask.init_mode)
 
     def offset(self, topic: str, group: str, queue_id: int, init_mode: int = INIT_MIN) -> int:

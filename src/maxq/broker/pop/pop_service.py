@@ -230,10 +230,10 @@ class PopService:
         if not topic:
             self._orders.forget_group(group)
             self._begin_again(group)
-        for queue_id in queue_ids:
-            if self._journal.tells_of(topic, group, queue_id):
-                offset = self._offsets.query_offset(group, topic, queue_id)
-                self._buffer.set_cursor((topic, group, queue_id), offset)
+        told = [queue_id for queue_id in queue_ids if self._journal.tells_of(topic, group, queue_id)]
+        self._buffer.set_cursors(
+            {(topic, group, queue_id): self._offsets.query_offset(group, topic, queue_id) for queue_id in told}
+        )
 
     def group_begun(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Note where a group begins by a pull: the journal may tell what one of its name has popped before it was
@@ -450,7 +450,7 @@ class PopService:
             queue, end = (topic, group, queue_id), self._store.max_offset(topic, queue_id)
             if end < max(self._buffer.latest_offset(*queue), self._offsets.query_offset(group, topic, queue_id)):
                 log.warning("%s@%s queue %d: the journal tells of lost messages, going on at %d", *queue, end)
-                self._buffer.set_cursor(queue, end)
+                self._buffer.set_cursors({queue: end})
 
     def _make_groups(self, groups: Collection[str]) -> None:
         """Make groups that have popped, if this broker has not heard of them, where it was a slave and elsewhere where

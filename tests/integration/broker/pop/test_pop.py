@@ -102,6 +102,24 @@ async def test_where_a_group_begins_in_many_queues_is_one_record_of_the_journal(
     assert broker.controller.store.max_offset(JOURNAL_TOPIC, 0) == records + 1
 
 
+@pytest.mark.parametrize("has_popped", [False, True], ids=["taken by a pop", "set while it pops"])
+async def test_resets_of_many_queues_are_one_record_of_the_journal(broker: RunningBroker, has_popped: bool) -> None:
+    """They were one for each queue, all written in one turn of the loop."""
+    await _filled(broker, 40, queues=40)
+    store, offsets = broker.controller.store, broker.controller.offsets
+    if has_popped:
+        assert len(await popped(broker)) == 32
+    else:
+        for queue in range(40):
+            offsets.commit_offset("test", GROUP, "T", queue, 1)
+    records = store.max_offset(JOURNAL_TOPIC, 0)
+    offsets.assign_reset_offsets("T", GROUP, dict.fromkeys(range(40), 1))
+    assert store.max_offset(JOURNAL_TOPIC, 0) == records + has_popped
+    assert await popped(broker) == []
+    assert store.max_offset(JOURNAL_TOPIC, 0) == records + has_popped + 1
+    assert not offsets.any_reset
+
+
 async def test_a_batch_with_a_check_point_that_is_not_in_memory_acknowledges_the_others(broker: RunningBroker) -> None:
     await _filled(broker, 4, queues=2)
     found = await pop_all(broker)

@@ -462,7 +462,7 @@ async def test_a_cursor_that_was_set_back_stays_set_back_after_a_kill(start_brok
     broker = await start_broker(useServerSideResetOffset="true", **QUICK)
     await _filled(broker, 4, queues=1)
     await batch_ack(broker, await popped(broker))
-    broker.controller.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    broker.controller.offsets.assign_reset_offsets("T", GROUP, {0: 1})
     assert bodies(await popped(broker, max_msg_nums=1)) == [b"001"]
     successor = await start_broker(kill(broker, tmp_path / "killed"), useServerSideResetOffset="true", **QUICK)
     assert bodies(await popped(successor)) == [b"002", b"003"]

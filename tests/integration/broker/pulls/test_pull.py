@@ -226,7 +226,7 @@ async def test_pull_commits_the_offset_it_carries(broker: RunningBroker, topic: 
 
 
 async def test_pending_reset_is_told_once(broker: RunningBroker, topic: str) -> None:
-    broker.controller.offsets.assign_reset_offset(topic, "G", 0, 2)
+    broker.controller.offsets.assign_reset_offsets(topic, "G", {0: 2})
     reply = await broker.pull(topic, 7)
     assert (reply.code, reply.remark, reply.ext["nextBeginOffset"]) == (21, "OFFSET_RESET", "2")
     assert (reply.ext["minOffset"], reply.ext["maxOffset"]) == ("0", "10")

@@ -150,7 +150,7 @@ async def test_a_change_is_seen_by_the_next_pull(broker: RunningBroker, topic: s
         return (await peer.ask(pull())).code
 
     assert [await code(), await code()] == [0, 0]
-    controller.offsets.assign_reset_offset("T", "G", 0, 2)
+    controller.offsets.assign_reset_offsets("T", "G", {0: 2})
     assert [await code(), await code()] == [21, 0]
     controller.groups.disable_consume("G", "because")
     assert await code() == 16

@@ -195,7 +195,7 @@ async def test_it_does_where_it_is_told_to(pair: Pair) -> None:
 
 
 async def test_a_reset_is_told_by_the_master_only(pair: Pair) -> None:
-    pair.slave.controller.offsets.assign_reset_offset("T", "G", 0, 2)
+    pair.slave.controller.offsets.assign_reset_offsets("T", "G", {0: 2})
     assert (await pair.slave.pull("T", 7)).code == 0
     assert pair.slave.controller.offsets.has_offset_reset("T", "G", 0)
 

@@ -145,8 +145,8 @@ async def test_members_take_the_offsets_that_operators_set_but_not_those_of_a_to
     leader.records.write()
     assert len(leader.log.records) == 1, "consumers commit without a record"
     for queue in range(2):
-        leader.world.offsets.assign_reset_offset("T", "G", queue, 4 + queue)
-    leader.world.offsets.assign_reset_offset("Deleted", "G", 0, 7)
+        leader.world.offsets.assign_reset_offsets("T", "G", {queue: 4 + queue})
+    leader.world.offsets.assign_reset_offsets("Deleted", "G", {0: 7})
     leader.world.offsets.clone_offset("G", "H", "T")
     assert await leader.records.are_safe()
     assert len(leader.log.records) == 2
@@ -168,7 +168,7 @@ async def test_members_take_the_offsets_that_operators_set_but_not_those_of_a_to
 async def test_offsets_out_of_the_log_go_with_their_topic() -> None:
     leader, member = Member(), Member()
     leader.lead(1)
-    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    leader.world.offsets.assign_reset_offsets("T", "G", {0: 4})
     assert await leader.records.are_safe()
     member.hears(leader)
     assert member.world.offsets.which_topic_by_consumer("G") == {"T"}
@@ -181,7 +181,7 @@ async def test_offsets_out_of_the_log_go_with_their_topic() -> None:
 async def test_an_operators_record_that_is_read_again_takes_no_later_commit_back() -> None:
     leader, member = Member(), Member()
     leader.lead(1)
-    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    leader.world.offsets.assign_reset_offsets("T", "G", {0: 4})
     assert await leader.records.are_safe()
     member.hears(leader)
     leader.hears(leader)
@@ -212,7 +212,7 @@ async def test_what_could_not_be_written_in_time_is_written_as_the_groups_have_g
     leader, member = Member(), Member()
     leader.lead(1)
     leader.log.refuses = True
-    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    leader.world.offsets.assign_reset_offsets("T", "G", {0: 4})
     assert not await leader.records.are_safe()
     leader.world.offsets.commit_offset("a consumer", "G", "T", 0, 90)
     leader.log.refuses = False
@@ -226,7 +226,7 @@ async def test_what_could_not_be_written_in_time_is_written_as_the_groups_have_g
 async def test_offsets_that_a_full_disk_did_not_take_are_written_before_the_next_inventory() -> None:
     leader, member = Member(), Member()
     leader.lead(1)
-    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    leader.world.offsets.assign_reset_offsets("T", "G", {0: 4})
     assert await leader.records.are_safe()
     member.hears(leader)
     offsets, persist = member.world.offsets, member.world.offsets.persist
@@ -248,7 +248,7 @@ async def test_offsets_that_a_full_disk_did_not_take_are_written_before_the_next
 async def test_light_groups_stand_where_operators_set_them() -> None:
     leader, member = (Member(BrokerWorld({"enableLmq": "true"})) for _ in range(2))
     leader.lead(1)
-    leader.world.offsets.assign_reset_offset("T", "%LMQ%G", 0, 4)
+    leader.world.offsets.assign_reset_offsets("T", "%LMQ%G", {0: 4})
     assert await leader.records.are_safe()
     member.hears(leader)
     assert member.world.offsets.query_offset("%LMQ%G", "T", 0) == 4

@@ -170,7 +170,7 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
 def test_a_cursor_that_is_set_counts_and_acks_from_before_do_no_harm() -> None:
     buffer, offsets, _ = _buffer()
     point = _pop(buffer, 0, 2, 1_000)
-    buffer.set_cursor(QUEUE, 0)
+    buffer.set_cursors({QUEUE: 0})
     assert buffer.latest_offset(*QUEUE) == -1
     live = buffer.find(point.key)
     assert live is not None

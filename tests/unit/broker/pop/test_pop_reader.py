@@ -104,7 +104,7 @@ def test_two_pops_of_one_place_in_one_millisecond_give_it_once(reader: Reader, p
     """An administrator sets the group back, within the same millisecond."""
     parts.fill(_some(0, 2))
     assert reader.pop().count == 2
-    parts.buffer.set_cursor(("T", GROUP, 0), 0)
+    parts.buffer.set_cursors({("T", GROUP, 0): 0})
     parts.clock.now_ms -= 1
     assert reader.pop().count == 0
     assert reader.pop().count == 2
@@ -210,7 +210,7 @@ def test_a_group_that_has_begun_does_not_begin_again(make_parts: Callable[..., P
 def test_a_reset_of_the_group_counts_once(reader: Reader, parts: PopParts) -> None:
     parts.fill(_some(0, 5))
     assert reader.pop().count == 5
-    parts.offsets.assign_reset_offset("T", GROUP, 0, 3)
+    parts.offsets.assign_reset_offsets("T", GROUP, {0: 3})
     assert [_bodies(reader.pop(max_msg_nums=1)) for _ in range(3)] == [[b"3"], [b"4"], []]
 
 
@@ -531,7 +531,7 @@ async def test_in_order_only_the_same_attempt_gets_something_of_a_blocked_queue(
 async def test_a_reset_lifts_the_block(reader: Reader, parts: PopParts) -> None:
     parts.fill(_some(0, 2))
     reader.pop(order=True, attempt_id="a")
-    parts.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    parts.offsets.assign_reset_offsets("T", GROUP, {0: 1})
     assert _bodies(reader.pop(order=True, attempt_id="b")) == [b"1"]
 
 

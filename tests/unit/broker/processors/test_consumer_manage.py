@@ -107,7 +107,7 @@ async def test_a_new_group_decides_itself_where_to_start_in_an_old_queue() -> No
 async def test_commits_are_passed_over_while_a_reset_waits(is_of_maxq: bool) -> None:
     """Clients of MaxQ send maxqIfAhead with each commit: who has not heard of the reset would end it."""
     world = world_with_group()
-    world.offsets.assign_reset_offset("T", "G", 0, 3)
+    world.offsets.assign_reset_offsets("T", "G", {0: 3})
     more = {"maxqIfAhead": "true"} if is_of_maxq else {}
     answer = await world.call(15, {**PLACE, "commitOffset": "17", **more})
     assert (answer.code, answer.remark) == (0, "Offset has been previously reset")

@@ -115,7 +115,7 @@ async def test_offsets_that_an_operator_has_set_are_copied_when_a_slave_says_so(
     world.offsets.commit_offset("a consumer", "G", "T", 0, 9)
     await asyncio.sleep(0)
     assert not slave.sent, "a consumer commits all the time"
-    world.offsets.assign_reset_offset("T", "G", 0, 4)
+    world.offsets.assign_reset_offsets("T", "G", {0: 4})
     await waiting
     assert changed(slave) == "true"
     copied = asyncio.create_task(world.table_changes.copied(lambda asking: asking, 10_000))

@@ -96,8 +96,7 @@ class ResetOffsetProcessor(RequestProcessor):
             refuse_if(self._outside(topic, queue_id, offset), ResponseCode.SYSTEM_ERROR)
             table = {queue_id: offset}
         refuse_if(None if table else "No queues to reset.", ResponseCode.SYSTEM_ERROR)
-        for queue_id, offset in table.items():
-            self._offsets.assign_reset_offset(topic, group, queue_id, offset)
+        self._offsets.assign_reset_offsets(topic, group, table)
         return table
 
     def _outside(self, topic: str, queue_id: int, offset: int) -> str | None:

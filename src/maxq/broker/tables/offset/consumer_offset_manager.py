@@ -173,17 +173,18 @@ class ConsumerOffsetManager(PeriodicManager):
 
     # --- reset on the server's side -----------------------------------------------------------------------------------
 
-    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Reset the group's offset, as an operator asks. It is also committed, for groups that are offline."""
-        self._reset(topic, group, queue_id, offset)
+    def assign_reset_offsets(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Reset the group's offsets, by queue id, as an operator asks. They are also committed, for groups that are
+        offline."""
+        self._reset(topic, group, offsets)
         self.changes.note(f"{topic}@{group}", self._clock.wall_ms())
 
-    def _reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+    def _reset(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
         key = f"{topic}@{group}"
-        self._reset_offset_table.setdefault(key, {})[queue_id] = offset
-        self._table(key)[queue_id] = offset
+        self._reset_offset_table.setdefault(key, {}).update(offsets)
+        self._table(key).update(offsets)
         self._on_commit()
-        self._was_set(key, (queue_id,))
+        self._was_set(key, tuple(offsets))
 
     def _was_set(self, key: str, queue_ids: Collection[int]) -> None:
         for listener in self.when_set:
@@ -263,7 +264,7 @@ class ConsumerOffsetManager(PeriodicManager):
                 if group.startswith(SYSTEM_GROUP_PREFIX):
                     self.commit_offset("start", group, topic, queue_id, end)
                 else:
-                    self._reset(topic, group, queue_id, end)
+                    self._reset(topic, group, {queue_id: end})
 
     def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
         """Return the committed offsets by queue id of each `topic@group`."""

@@ -49,14 +49,15 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         offset = self.lmq_offset_table.get(f"{topic}@{group}")
         return {} if offset is None else {0: offset}
 
-    def _reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+    def _reset(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
         if not is_lmq(group):
-            super()._reset(topic, group, queue_id, offset)
+            super()._reset(topic, group, offsets)
             return
-        self._reset_offset_table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
-        self.lmq_offset_table[f"{topic}@{group}"] = offset
+        key = f"{topic}@{group}"
+        self._reset_offset_table.setdefault(key, {}).update(offsets)
+        self.lmq_offset_table[key] = next(iter(offsets.values()))  # such a group has one queue of each topic
         self._on_commit()
-        self._was_set(f"{topic}@{group}", (queue_id,))
+        self._was_set(key, tuple(offsets))
 
     def _take_set(self, key: str, offsets: Mapping[int, int]) -> None:
         if not is_lmq(split_key(key)[1]):

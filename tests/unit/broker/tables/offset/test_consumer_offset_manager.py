@@ -75,7 +75,7 @@ def test_pull_offsets_stand_beside_the_committed_ones() -> None:
 def test_a_reset_is_handed_out_once_and_stays_committed() -> None:
     offsets = BrokerWorld().offsets
     offsets.commit_offset("c:1", "G", "T", 0, 50)
-    offsets.assign_reset_offset("T", "G", 0, 7)
+    offsets.assign_reset_offsets("T", "G", {0: 7})
     assert offsets.has_offset_reset("T", "G", 0)
     assert not offsets.has_offset_reset("T", "G", 1)
     offsets.commit_offset("c:1", "G", "T", 0, 51)
@@ -87,7 +87,7 @@ def test_a_reset_is_handed_out_once_and_stays_committed() -> None:
 
 def test_who_knows_the_number_of_a_reset_ends_it_but_not_one_of_a_deletion() -> None:
     offsets = BrokerWorld().offsets
-    offsets.assign_reset_offset("T", "G", 0, 7)
+    offsets.assign_reset_offsets("T", "G", {0: 7})
     change = offsets.changes.of("T@G")
     for number in (0, change - 1, change + 1):
         offsets.end_known_reset("T", "G", 0, number)
@@ -113,7 +113,7 @@ def test_removing_a_group_or_topic_takes_all_its_offsets_and_no_others() -> None
     for group, topic in (("G", "T"), ("G2", "T"), ("G", "T2")):
         offsets.commit_offset("c:1", group, topic, 0, 1)
         offsets.commit_pull_offset("c:1", group, topic, 0, 3)
-        offsets.assign_reset_offset(topic, group, 0, 2)
+        offsets.assign_reset_offsets(topic, group, {0: 2})
     offsets.remove_offset("G")
     assert set(offsets.offset_table) == {"T@G2"}
     assert not offsets.has_offset_reset("T", "G", 0)
@@ -247,9 +247,9 @@ def test_a_page_of_another_table_is_the_first_one() -> None:
 def test_the_table_survives_a_restart_with_the_resets_that_no_pull_has_taken(enable_lmq: str) -> None:
     world = BrokerWorld({"enableLmq": enable_lmq})
     world.offsets.commit_offset("c:1", "G", "T", 3, 5)
-    world.offsets.assign_reset_offset("T", "G", 4, 7)
-    world.offsets.assign_reset_offset("T", "G", 5, 8)
-    world.offsets.assign_reset_offset("T", "%LMQ%g", 0, 9)
+    world.offsets.assign_reset_offsets("T", "G", {4: 7})
+    world.offsets.assign_reset_offsets("T", "G", {5: 8})
+    world.offsets.assign_reset_offsets("T", "%LMQ%g", {0: 9})
     assert world.offsets.query_then_erase_reset_offset("T", "G", 5) == 8
     world.offsets.persist()
     again = reloaded(world)
@@ -263,7 +263,7 @@ def test_the_table_survives_a_restart_with_the_resets_that_no_pull_has_taken(ena
 
 def test_resets_in_the_file_have_names_that_every_reader_of_json_takes_and_are_numbers() -> None:
     world = BrokerWorld()
-    world.offsets.assign_reset_offset("T", "G", 4, 7)
+    world.offsets.assign_reset_offsets("T", "G", {4: 7})
     value = json_dialect.loads(world.offsets.encode())
     assert value["resets"] == {"4@T@G": 7}
     for wrong in ({"T@G": 7}, {"4@T@G": None}, {"4@T@G": {}}, [7]):
@@ -278,7 +278,7 @@ def test_a_reset_ends_when_the_group_has_gone_on_at_another_broker(is_back: bool
     world, other = BrokerWorld({"enableLmq": enable_lmq}), BrokerWorld({"enableLmq": enable_lmq}).offsets
     offsets = world.offsets
     for group, topic in (("G", "T"), ("G", "Waits"), ("%LMQ%g", "T")):
-        offsets.assign_reset_offset(topic, group, 0, 1)
+        offsets.assign_reset_offsets(topic, group, {0: 1})
     other.from_json(offsets.to_json() | {"resets": None})
     other.commit_offset("c:1", "G", "T", 0, 50)
     other.commit_offset("c:1", "%LMQ%g", "T", 0, 50)
@@ -298,7 +298,7 @@ def test_a_reset_ends_when_the_group_has_gone_on_at_another_broker(is_back: bool
 @pytest.mark.parametrize("setting", [{"brokerRole": "SLAVE"}, {"useServerSideResetOffset": "false"}])
 def test_resets_that_no_pull_takes_from_this_broker_are_not_kept(setting: dict[str, str]) -> None:
     world = BrokerWorld()
-    world.offsets.assign_reset_offset("T", "G", 4, 7)
+    world.offsets.assign_reset_offsets("T", "G", {4: 7})
     world.offsets.persist()
     other = BrokerWorld(setting, disk=world.disk).offsets
     other.load()
@@ -376,7 +376,7 @@ def test_groups_of_light_message_queues_have_a_flat_table() -> None:
     assert offsets.lmq_offset_table == {"%LMQ%q@%LMQ%g": 8}
     assert offsets.query_offset("%LMQ%g", "%LMQ%q", 0) == 8
     assert offsets.query_offsets("%LMQ%g", "%LMQ%q") == {0: 8}
-    offsets.assign_reset_offset("%LMQ%q", "%LMQ%g", 0, 3)
+    offsets.assign_reset_offsets("%LMQ%q", "%LMQ%g", {0: 3})
     assert offsets.query_then_erase_reset_offset("%LMQ%q", "%LMQ%g", 0) == 3
     assert offsets.query_offset("%LMQ%g", "%LMQ%q", 0) == 3
     offsets.persist()
@@ -431,7 +431,7 @@ def test_who_listens_is_told_of_offsets_that_were_set_and_of_no_commits() -> Non
     told = moved(world)
     world.offsets.commit_offset("c:1", "G", "T", 0, 5)
     world.offsets.commit_offset("c:1", "G", "T", 3, 6)
-    world.offsets.assign_reset_offset("T", "G", 3, 7)
+    world.offsets.assign_reset_offsets("T", "G", {3: 7})
     world.offsets.clone_offset("G", "H", "T")
     world.offsets.clone_offset("unknown", "I", "T")
     assert told == [("T@G", (3,)), ("T@H", (0, 3))]
@@ -441,8 +441,8 @@ def test_pending_resets_are_of_their_queue_alone() -> None:
     offsets = BrokerWorld().offsets
     assert not offsets.any_reset
     assert offsets.query_then_erase_reset_offset("T", "G", 0) is None
-    offsets.assign_reset_offset("T", "G", 0, 7)
-    offsets.assign_reset_offset("T", "G", 1, 8)
+    offsets.assign_reset_offsets("T", "G", {0: 7})
+    offsets.assign_reset_offsets("T", "G", {1: 8})
     offsets.commit_offset("c:1", "G", "T", 2, 9)
     assert offsets.any_reset
     assert [offsets.query_offset("G", "T", queue_id) for queue_id in range(4)] == [7, 8, 9, -1]
@@ -456,7 +456,7 @@ def test_pending_resets_are_of_their_queue_alone() -> None:
 
 def test_a_reset_does_not_hide_commits_where_resets_are_off() -> None:
     offsets = BrokerWorld({"useServerSideResetOffset": "false"}).offsets
-    offsets.assign_reset_offset("T", "G", 0, 7)
+    offsets.assign_reset_offsets("T", "G", {0: 7})
     offsets.commit_offset("c:1", "G", "T", 0, 9)
     assert offsets.query_offset("G", "T", 0) == 9
 
@@ -562,7 +562,7 @@ def test_what_a_slave_kept_that_has_not_heard_of_an_operators_change_does_not_un
         offsets.commit_offset("c:1", f"{group}{topic}", topic, 0, 7)
     kept = json.loads(json_dialect.dumps(offsets.to_json()))
     known = OperatorChanges()
-    offsets.assign_reset_offset("Set", f"{group}Set", 0, 3)
+    offsets.assign_reset_offsets("Set", f"{group}Set", {0: 3})
     offsets.remove_offset(f"{group}Removed")
     offsets.commit_offset("c:1", f"{group}Other", "Other", 0, 2)
     for master in (offsets, reloaded_after_persisting(world)):
@@ -585,7 +585,7 @@ def test_of_an_operators_change_that_only_the_other_slave_knows_its_offsets_coun
     for one in (own, others):
         for name in ("Set", "Removed", "Again"):
             one.commit_offset("c:1", f"{group}{name}", "T", 0, 7)
-    others.assign_reset_offset("T", f"{group}Set", 0, 3)
+    others.assign_reset_offsets("T", f"{group}Set", {0: 3})
     others.remove_offset(f"{group}Removed")
     others.remove_offset(f"{group}Again")
     others.commit_offset("c:1", f"{group}Again", "T", 0, 2)
