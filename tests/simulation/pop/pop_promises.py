@@ -12,9 +12,10 @@ A topic that is deleted takes its messages along: none of them is given any more
 does nothing to those of a topic that is made again. A group that is reset, or deleted with its offsets, gets again all
 that was sent before.
 
-Of an ack or a change whose answer was not heard, or came too late, either may have happened. After such a change of a
-message that is popped in any order, two members may have receipts for it, so nothing more is asked of it than that it
-comes.
+Of an ack whose answer was not heard, or came too late, and of a change whose answer was not heard, either may have
+happened. After such a change of a message that is popped in any order, two members may have receipts for it, so nothing
+more is asked of it than that it comes. A change that is answered, be it late, leaves one receipt: a broker refuses it
+if it may have given the message to somebody else.
 """
 
 from collections import Counter
@@ -135,14 +136,15 @@ class PopPromises:
         hold.until_ms = min(hold.until_ms, now_ms + invisible_ms)
         self._twofold[hold.body] += 1
 
-    def changed(self, old: Hold, new: Hold, now_ms: int) -> bool:
-        """The broker says so. Returns False: too late, nobody knows whether the message is held."""
-        if now_ms >= old.ends_ms:
-            return False
+    def changed(self, old: Hold, new: Hold, now_ms: int) -> None:
+        """The broker says so, be it late: the message is held by the new receipt."""
         self._twofold[old.body] -= 1
         old.until_ms = min(old.until_ms, new.start_ms)
         self._holds.setdefault(self._what(new), []).append(new)  # none are known if the topic was deleted meanwhile
-        return True
+
+    def not_changed(self, hold: Hold) -> None:
+        """The broker says that it came too late: the message is held no longer than the receipt says."""
+        self._twofold[hold.body] -= 1
 
 
 def number_of(body: str) -> int:
@@ -193,6 +195,10 @@ class OrderedPopPromises(PopPromises):
             return
         self._asked.setdefault(hold.queue, set()).add(hold.offset)
         hold.until_ms = min(hold.until_ms, now_ms)
+
+    def changed(self, old: Hold, new: Hold, now_ms: int) -> None:
+        if now_ms < old.ends_ms:  # else somebody else may have acknowledged it, and the broker says so too
+            super().changed(old, new, now_ms)
 
     def acked(self, hold: Hold, now_ms: int) -> None:
         super().acked(hold, now_ms)

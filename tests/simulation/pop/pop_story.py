@@ -377,6 +377,10 @@ class PopStory:
         )
         self._promises[group].asks_change(hold, self._now(), invisible_ms)
         answer = await self._ask(client, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.encode())
+        if answer is not None and answer.code == ResponseCode.MESSAGE_ILLEGAL:
+            self.marks["changes of invisible time that came too late"] += 1
+            self._promises[group].not_changed(hold)
+            return None
         if answer is None or answer.code != ResponseCode.SUCCESS:
             if max(invisible_ms, hold.ends_ms - hold.start_ms) > INVISIBLE_MS[-1]:
                 self._promises[group].sent.discard(hold.body)
@@ -389,11 +393,8 @@ class PopStory:
         ends_ms = told.pop_time + told.invisible_time
         changed = Hold(hold.body, hold.queue, hold.offset, str(handle), told.pop_time, ends_ms, ends_ms)
         self.marks["changes of invisible time"] += 1
-        if self._promises[group].changed(hold, changed, self._now()):
-            return changed
-        if invisible_ms > INVISIBLE_MS[-1]:
-            self._promises[group].sent.discard(hold.body)
-        return None
+        self._promises[group].changed(hold, changed, self._now())
+        return changed
 
     # -- requests --
 

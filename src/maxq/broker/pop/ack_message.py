@@ -214,7 +214,8 @@ class AckMessageProcessor(RequestProcessor):
 
     async def change_invisible_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle a change of the invisible time: make a new check point for one message, and acknowledge the old
-        one."""
+        one. A receipt whose time is over, and whose check point is not in memory any more, is refused: its message may
+        have been given again, and would come twice from now on."""
         await self._ready()
         header = ChangeInvisibleTimeRequestHeader.decode(request.ext)
         self._checks.message(
@@ -237,6 +238,13 @@ class AckMessageProcessor(RequestProcessor):
         if live is not None:
             self._count(old.group, old.topic, 1)
             end = self._buffer.replace(point, handle.revive_qid, live, header.offset, by=old.key).end_offset
+        elif (late_ms := self._clock.wall_ms() - handle.pop_time - handle.invisible_time) >= 0:
+            raise RequestRefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the invisible time of message {header.offset} of {header.topic}-{header.queue_id} was over {late_ms} "
+                f"ms ago: {header.consumer_group} gets the message again, and its time is not changed; ask for a "
+                "longer time when it is popped, or change it earlier",
+            )
         elif self._buffer.has_ended(handle.pop_time) or not self._was_there(
             header.topic, header.queue_id, header.offset, handle.pop_time
         ):  # a check point more would make the message come once more
@@ -260,9 +268,16 @@ class AckMessageProcessor(RequestProcessor):
         self, request: RemotingCommand, header: ChangeInvisibleTimeRequestHeader, handle: ExtraInfo
     ) -> RemotingCommand:
         visible_ms = min(self._clock.wall_ms() + header.invisible_time, LATEST_MS)
-        end = self._orders.change_visible_time(
+        known, end = self._orders.change_visible_time(
             header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time, visible_ms
         )
+        if not known:
+            raise RequestRefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"message {header.offset} of {header.topic}-{header.queue_id} is not held by this receipt: it was not "
+                f"given out, or its invisible time was over and {header.consumer_group} was given the queue again; "
+                "ask for a longer time when it is popped, or change it earlier",
+            )
         await self._safe(end)
         return _changed(request, handle.pop_time, visible_ms - handle.pop_time, handle.revive_qid)
 

@@ -111,13 +111,14 @@ class OrderService:
 
     def change_visible_time(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int
-    ) -> int:
-        """Set when a message becomes visible, unless it is acknowledged. Returns the physical offset as `ack` does."""
+    ) -> tuple[bool, int]:
+        """Set when a message becomes visible, unless it is acknowledged. Returns whether it is of the last delivery, or
+        acknowledged, and the physical offset as `ack` does."""
         if offset < self._offsets.query_offset(group, topic, queue_id):
-            return self._journal.noted_end()
+            return True, self._journal.noted_end()
         if not self.table.change_visible_time(topic, group, queue_id, offset, pop_time, visible_ms):
-            return self._journal.noted_end()
-        return self._note(topic, group, queue_id)
+            return False, 0
+        return True, self._note(topic, group, queue_id)
 
     def _note(self, topic: str, group: str, queue_id: int) -> int:
         info = self.table.get(topic, group, queue_id)

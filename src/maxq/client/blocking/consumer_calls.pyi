@@ -149,6 +149,12 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
 
         Args:
             suspend: it is not counted as a try when it comes again.
+
+        Raises:
+            BrokerError: with code 13 its invisible time was over, and somebody else may have it; otherwise, nobody
+                knows until when it is invisible.
+            RemotingError: nobody knows until when it is invisible.
+            WrongArgumentError: it is no message that `receive` returned.
         """
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
         """Receive messages of a topic.

@@ -245,6 +245,12 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
         Args:
             suspend: it is not counted as a try when it comes again.
+
+        Raises:
+            BrokerError: with code 13 its invisible time was over, and somebody else may have it; otherwise, nobody
+                knows until when it is invisible.
+            RemotingError: nobody knows until when it is invisible.
+            WrongArgumentError: it is no message that `receive` returned.
         """
         self._running()
         check_received(message)

@@ -60,10 +60,13 @@ async def test_an_ack_in_the_middle_moves_the_offset_to_the_first_hole(broker: R
 
 async def test_what_was_not_acknowledged_comes_again_in_order_and_counted(broker: RunningBroker) -> None:
     await _filled(broker, 3)
-    await popped(broker, order=True, attempt_id="a", max_msg_nums=2, invisible_time=200)
+    first = await popped(broker, order=True, attempt_id="a", max_msg_nums=2, invisible_time=200)
     again = (await pop(broker, order=True, attempt_id="b", poll_time=20_000)).messages
     assert [message.body for message in again] == [b"0", b"1", b"2"]
     assert [message.reconsume_times for message in again] == [1, 1, 0]
+    assert (await change_time(broker, first[0], LONG_MS)).code == ResponseCode.MESSAGE_ILLEGAL
+    await ack(broker, again[0])
+    assert (await change_time(broker, again[0], LONG_MS)).code == ResponseCode.SUCCESS  # nothing is left to change
 
 
 async def test_an_ack_wakes_who_waits(broker: RunningBroker) -> None:
@@ -181,7 +184,7 @@ async def test_a_change_of_time_of_a_message_that_was_not_given_out_is_not_kept(
     await _filled(broker)
     (given,) = await popped(broker, order=True, attempt_id="a", max_msg_nums=1)
     given.properties["POP_CK"] = given.properties["POP_CK"].rpartition(" ")[0] + " 5"
-    assert (await change_time(broker, given, 1_000)).code == ResponseCode.SUCCESS
+    assert (await change_time(broker, given, 1_000)).code == ResponseCode.MESSAGE_ILLEGAL
     info = broker.controller.popping.service._orders.table.get("T", GROUP, 0)
     assert info is not None and info.next_visible == {}
 

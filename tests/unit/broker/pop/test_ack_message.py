@@ -96,9 +96,9 @@ class Orders:
         self.asked.append(("ack", *what))
         return self.known, self.end
 
-    def change_visible_time(self, *what: Any) -> int:
+    def change_visible_time(self, *what: Any) -> tuple[bool, int]:
         self.asked.append(("change", *what))
-        return self.end
+        return self.known, self.end
 
 
 class Checks:

@@ -256,6 +256,30 @@ async def test_a_change_behind_the_ack_gives_no_second_life(acks: Acks, parts: P
     assert (len(parts.buffer), _stored(parts)) == (0, [])
 
 
+@pytest.mark.parametrize("is_in_revive_topic", [False, True])
+async def test_a_change_that_comes_when_the_time_is_over_gives_no_second_life(
+    acks: Acks, parts: PopParts, is_in_revive_topic: bool
+) -> None:
+    """The message may have been given again, and acknowledged."""
+    point = _handed_over(parts, 1) if is_in_revive_topic else _popped(parts, 1)
+    parts.clock.now_ms = point.revive_time + 100
+    if not is_in_revive_topic:
+        parts.buffer.finish(parts.buffer.take_due())
+    answer = await acks.change(_handle(point), 0, 1_000)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "was over 100 ms ago" in (answer.remark or "")
+    assert (len(parts.buffer), _stored(parts)) == (0, [])
+
+
+async def test_a_change_counts_when_the_time_is_over_and_the_message_was_not_given_again(
+    acks: Acks, parts: PopParts
+) -> None:
+    point = _popped(parts, 1)
+    parts.clock.now_ms = point.revive_time + 50
+    changed = _changed(await acks.change(_handle(point), 0, 5_000), 0)
+    assert (await acks.ack(changed, 0)).code == ResponseCode.SUCCESS
+    assert len(parts.buffer) == 0
+
+
 async def test_a_change_by_the_receipt_of_a_lost_message_gives_nobody_the_one_that_has_its_place(
     acks: Acks, parts: PopParts
 ) -> None:
