@@ -5,7 +5,8 @@ The slave's first report says where to start: 0 at the start of the master's las
 there. A start that the master does not have is never served, however its log grows: below its minimum the bytes are
 gone, above its maximum the master has lost what this slave holds, and sending from there one day would make two
 different logs look like one. Such a connection is SUSPENDed: heartbeats, the reason in log and status, and its reports
-acknowledge nothing.
+acknowledge nothing. It ends when the log has grown past the place if the slave is MaxQ's, which compares its last
+record on the next one: it is to know that its log is another before this master is gone.
 
 A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
 it never got. One that names more is no slave's, and ends the connection: it would count for all that is sent later. And
@@ -121,6 +122,7 @@ class HAConnection:
         self._notice = b""  # to be sent before the log
         self._compares_first = False
         self._is_named = False
+        self._is_to_compare = False  # a MaxQ slave, when the log is as long as its own
         self._has_joined = False
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
@@ -195,6 +197,7 @@ class HAConnection:
         self.next_offset = offset
         self.state = HAConnectionState.TRANSFER
         if offset > high:
+            self._is_to_compare = wants_name
             self._suspend(
                 f"slave {self.client_address} has {offset} bytes of log, this master only {high}: this master has lost "
                 "its end, or the slave belongs to another. Nothing is sent. Save the messages that only the slave has, "
@@ -230,6 +233,12 @@ class HAConnection:
         self.state = HAConnectionState.SUSPEND
         self.reason = reason
         log.error("%s", reason)
+
+    @property
+    def has_something_to_compare(self) -> bool:
+        """Return whether the log has grown past the place where a MaxQ slave that had more than this master wanted to
+        begin: on a new connection it will find out whether its log is another."""
+        return self._is_to_compare and self._source.max_physical_offset > self.slave_request_offset
 
     def next_pieces(self, room: int, now_ms: int) -> list[bytes | memoryview]:
         """Return the frames to send now: heads, and slices of the mapped log; none if there is nothing to send, or

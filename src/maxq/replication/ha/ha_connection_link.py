@@ -161,6 +161,9 @@ class HAConnectionLink(asyncio.Protocol):
         if self._is_paused or self._resume_timer is not None:
             return
         connection = self.connection
+        if connection.has_something_to_compare:
+            self.close("this master's log has grown past the slave's, which compares the two when it connects again")
+            return
         now_ms = self._clock.monotonic_ms()
         try:
             pieces = connection.next_pieces(_HIGH_MARK, now_ms)
