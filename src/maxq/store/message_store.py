@@ -28,6 +28,7 @@ from maxq.store.log.log_search import records_with
 from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.property_filter import PropertyFilter
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.read.message_reader import TagFilter
 from maxq.store.read.topic_reader import TopicReader
 from maxq.store.recovery.recovery_report import RecoveryReport
@@ -373,9 +374,18 @@ class MessageStore:
         return self._topic_reader.store_time_at(topic, queue_id, offset)
 
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Return (physical offset, size, tags code) of up to `count` units from `offset` on. Queues of BatchCQ topics
+        """Return (physical offset, size, tags code) of up to `count` units from `offset` on. One with
+        DAMAGED_TAGS_CODE stands at the place of a damaged message, and names another record. Queues of BatchCQ topics
         have no such units."""
         return self.reader.units(topic, queue_id, offset, count)
+
+    def record_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
+        """Return the record of the message at a place of a queue; None if there is none. The unit at the place of a
+        damaged message names another record, which has its own place."""
+        units = self.queue_units(topic, queue_id, queue_offset, 1)
+        if not units or units[0][2] == DAMAGED_TAGS_CODE:
+            return None
+        return self.select_one_message(units[0][0])
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
         """Return the record at `physical_offset`; None if none starts there. The offset may come from outside and is

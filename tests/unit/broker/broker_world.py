@@ -141,6 +141,10 @@ class FakeStore:
         end = min(index + count, self.max_offset(topic, queue_id))
         return [(offset * 100, 100, offset % 2 + 1) for offset in range(index, end)]
 
+    def record_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
+        units = self.queue_units(topic, queue_id, queue_offset, 1) if queue_offset >= 0 else []
+        return self.select_one_message(units[0][0]) if units else None
+
     def put_deletion(self, topics: list[str]) -> PutMessageResult:
         self.calls.append(("put_deletion", set(topics)))
         return PutMessageResult(PutMessageStatus.PUT_OK, end_offset=100)

@@ -13,6 +13,7 @@ from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.append import message_writer
 from maxq.store.log.tails_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import GetMessageResult, GetMessageStatus, PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
@@ -476,6 +477,19 @@ def test_a_physical_offset_from_anybody_never_gives_more_than_a_record_there(sto
     assert store.select_one_message(results[1].physical_offset) is not None
     for offset in (-1, -(2**63), 1, results[1].physical_offset + 1, store.max_physical_offset, 2**62):
         assert store.select_one_message(offset) is None
+
+
+def test_the_place_of_a_damaged_message_has_no_record(store: MessageStore) -> None:
+    for body in (b"0", b"1"):
+        store.put_message(message("T", 0, body))
+    queue = store.queue("T", 0)
+    assert queue is not None
+    following = queue.unit(1)
+    assert following is not None
+    queue.put_unit(0, (*following[:2], DAMAGED_TAGS_CODE))
+    found = [store.record_in_queue("T", 0, place) for place in range(3)]
+    assert [record and bytes(decode_record(record).body) for record in found] == [None, b"1", None]
+    assert store.record_in_queue("Unknown", 0, 0) is None
 
 
 def test_a_unit_that_points_nowhere_is_passed_over_and_counted(store: MessageStore) -> None:

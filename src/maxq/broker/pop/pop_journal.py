@@ -49,6 +49,7 @@ from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -226,8 +227,11 @@ class PopJournal:
     @property
     def last_physical_offset(self) -> int:
         """Physical offset of the newest readable record; 0 if there is none."""
-        units = self._store.queue_units(JOURNAL_TOPIC, 0, self.end - 1, 1) if self.end > 0 else ()
-        return units[0][0] if units else 0
+        for at in range(self.end - 1, max(self._store.min_offset(JOURNAL_TOPIC, 0), 0) - 1, -1):
+            units = self._store.queue_units(JOURNAL_TOPIC, 0, at, 1)
+            if units and units[0][2] != DAMAGED_TAGS_CODE:
+                return units[0][0]
+        return 0
 
     @property
     def end(self) -> int:
@@ -264,7 +268,8 @@ class PopJournal:
         while offset < self.end:
             units = self._store.queue_units(JOURNAL_TOPIC, 0, offset, _UNITS)
             step = min(_UNITS, self.end - offset)
-            yield [entry for entry in (self._entries(offset + at, unit[0]) for at, unit in enumerate(units)) if entry]
+            places = [(offset + at, unit[0]) for at, unit in enumerate(units) if unit[2] != DAMAGED_TAGS_CODE]
+            yield [entry for place in places if (entry := self._entries(*place)) is not None]
             offset += step
 
     def _entries(self, offset: int, physical_offset: int) -> tuple[int, dict[str, list[Any]]] | None:

@@ -244,8 +244,7 @@ class PopReviveService:
         return any(queue is other for other in self._queues)
 
     def _take_unit(self, queue: _Queue, at: int) -> None:
-        units = self._store.queue_units(self.records.topic, queue.queue_id, at, 1)
-        record = self._store.select_one_message(units[0][0]) if units else None
+        record = self._store.record_in_queue(self.records.topic, queue.queue_id, at)
         if record is None:
             return
         with self._passed_over("record %d of revive queue %d", at, queue.queue_id):

@@ -23,6 +23,7 @@ from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 _UNITS: Final = 512  # of one queue: 100 check points are handed over in a turn, 32 messages revived
 _KEPT_MS: Final = 600_000  # what was due when it was copied is due at the next start, too
@@ -57,8 +58,7 @@ class UnfinishedRevives:
         self._first, self._end = self._journal.last_physical_offset, self._store.max_physical_offset
         self._until_ms = self._clock.monotonic_ms() + _KEPT_MS
         for topic, queue_id, queue_offset in list(self._noted):
-            units = self._store.queue_units(topic, queue_id, queue_offset, 1)
-            record = self._record(units[0][0]) if units else None
+            record = _decoded(self._store.record_in_queue(topic, queue_id, queue_offset))
             if record is None:
                 del self._noted[topic, queue_id, queue_offset]
             else:
@@ -126,15 +126,18 @@ class UnfinishedRevives:
         if not last or last[0][0] <= self._first:
             return []
         units = self._store.queue_units(topic, queue_id, begin, end - begin)
-        places = [physical for physical, _, _ in units if self._first < physical < self._end]
-        return [record for place in places if (record := self._record(place)) is not None]
+        places = [
+            physical for physical, _, tags in units if self._first < physical < self._end and tags != DAMAGED_TAGS_CODE
+        ]
+        found = (_decoded(self._store.select_one_message(place)) for place in places)
+        return [record for record in found if record is not None]
 
-    def _record(self, physical_offset: int) -> MessageExt | None:
-        record = self._store.select_one_message(physical_offset)
-        try:
-            return None if record is None else decode_record(record)
-        except RemoteProtocolError:
-            return None
+
+def _decoded(record: memoryview | None) -> MessageExt | None:
+    try:
+        return None if record is None else decode_record(record)
+    except RemoteProtocolError:
+        return None
 
 
 def _for(record: MessageExt, revive_topic: str) -> bool:

@@ -205,14 +205,12 @@ class OpMessages:
 
     async def read_back(self) -> None:
         """Read the op messages from `op_offset` on, in several turns of the loop."""
-        queue = self._store.queue(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID)
-        if queue is None:
+        if self._store.queue(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID) is None:
             return
         at = self._op_offset = max(self._op_offset, self._store.min_offset(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID))
         end = self._store.max_offset(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID)
         for op_offset in range(at, end):
-            unit = queue.unit(op_offset)
-            record = None if unit is None else self._store.select_one_message(unit[0])
+            record = self._store.record_in_queue(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID, op_offset)
             if record is not None:
                 with self._passed_over(
                     "op message %d, so the producers of its transactions are asked again", op_offset

@@ -37,6 +37,7 @@ from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message import decode_record
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -282,7 +283,9 @@ class TwoPhaseService:
                 await self._store.flush()
             self._ledger, self._entries, self._snapshot_at = BatchLedger(), 0, -1
             first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
-            for physical_offset, _, _ in self._units(first):
+            for physical_offset, _, tags in self._units(first):
+                if tags == DAMAGED_TAGS_CODE:  # it names the next entry
+                    continue
                 record = self._store.select_one_message(physical_offset)
                 if record is None:
                     continue

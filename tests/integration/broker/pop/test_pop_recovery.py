@@ -484,6 +484,24 @@ async def test_a_check_point_of_a_deleted_topic_gives_nothing_of_the_new_one(sta
     assert bodies(await pop_all(broker)) == bodies(others) == [b"002"]
 
 
+@pytest.mark.parametrize("newer", ["true", "false"])
+async def test_a_deleted_topic_takes_the_retry_topic_of_a_deleted_group_along(start_broker: Start, newer: str) -> None:
+    """When both were made again, the group got messages of the deleted topic."""
+    broker = await start_broker(enableRetryTopicV2=newer, **QUICK)
+    await _filled(broker, 1, queues=1)
+    assert len(await popped(broker, invisible_time=1)) == 1
+    await until(lambda: len(broker.controller.popping.buffer) == 0)
+    for code, ext in (
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": GROUP, "cleanOffset": "true"}),
+        (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}),
+    ):
+        reply = await broker.invoke(RemotingCommand(code, ext))
+        assert reply.code == 0, reply.remark
+    broker.create_topic("T", 1)
+    await broker.send("T", b"new", queue_id=0)
+    assert bodies(await pop_all(broker)) == [b"new"]
+
+
 async def _reset(broker: RunningBroker, offset: int) -> None:
     ext = {"topic": "T", "group": GROUP, "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": str(offset)}
     reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))

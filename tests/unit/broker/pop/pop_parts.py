@@ -24,6 +24,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.message import MessageExt
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -118,6 +119,15 @@ class PopParts:
             topic, GROUP, queue_id, start, self.clock.now_ms, given.pop("invisible_time"), given.pop("broker_name"),
             list(range(count)), count, **given,
         )  # fmt: skip
+
+    def damage(self, topic: str, queue_id: int, place: int) -> None:
+        """Make a place of a queue that of a damaged message, as a start does: its unit names the next message, or the
+        filler at its own place if it is the last one."""
+        queue = self.store.queue(topic, queue_id)
+        assert queue is not None
+        unit = queue.unit(min(place + 1, queue.max_offset - 1))
+        assert unit is not None
+        queue.put_unit(place, (*unit[:2], DAMAGED_TAGS_CODE))
 
     def stored(self, topic: str, queue_id: int = 0) -> list[MessageExt]:
         """All messages of a queue."""

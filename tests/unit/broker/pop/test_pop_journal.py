@@ -1,12 +1,14 @@
-"""The journal while the store takes nothing."""
+"""The journal while the store takes nothing, and what is read of it when a part of the log is damaged."""
 
 from typing import Any
 
 import orjson
 
 from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
+from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from tests.unit.broker.pop.pop_parts import PopParts
 
 
 class Store:
@@ -90,3 +92,11 @@ def test_a_row_that_is_longer_than_a_message_may_be_waits_for_a_larger_limit() -
     store.most_bytes = 100
     assert not journal.takes_nothing()
     assert store.taken == [{"a": [[1, 1]]}]
+
+
+def test_the_place_of_a_damaged_record_tells_nothing(parts: PopParts) -> None:
+    """Its unit names the next record, which was applied once more: a check point was there twice, and came twice."""
+    for number in range(3):
+        parts.journal.write({"e": [number]})
+    parts.damage(JOURNAL_TOPIC, 0, 1)
+    assert [entry for batch in parts.journal.read() for entry in batch] == [(0, {"e": [0]}), (2, {"e": [2]})]

@@ -52,15 +52,9 @@ class Store:
         assert topic == TOPIC
         return len(self.queues.get(queue_id, ()))
 
-    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        assert (topic, count) == (TOPIC, 1)
-        if offset in self.unreadable:
-            return []
-        return [(queue_id * 1_000_000 + offset, 1, 0)]
-
-    def select_one_message(self, physical_offset: int) -> memoryview | None:
-        queue_id, at = divmod(physical_offset, 1_000_000)
-        return memoryview(self.queues[queue_id][at])
+    def record_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
+        assert topic == TOPIC
+        return None if queue_offset in self.unreadable else memoryview(self.queues[queue_id][queue_offset])
 
     def mark(self) -> object:
         return self.marked

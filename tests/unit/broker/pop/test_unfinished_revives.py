@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from maxq.broker.pop.unfinished_revives import UnfinishedRevives
-from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC
+from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC, TIMER_TOPIC
 from maxq.protocol.body.pop import CK_TAG
 from maxq.protocol.message import message_const as const
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -59,6 +59,24 @@ def test_copies_before_the_last_note_and_those_of_this_start_are_not_meant(parts
     work = _started(parts)
     assert parts.store.put_message(_copy(b"3")).ok
     assert [_has(work, _copy(body)) for body in (b"0", b"1", b"3", b"2")] == [False, False, False, True]
+
+
+def test_copies_before_a_damaged_note_are_found(parts: PopParts) -> None:
+    parts.fill([b"x"])
+    _note(parts)
+    assert parts.store.put_message(_copy(b"1")).ok
+    _note(parts)
+    parts.damage(JOURNAL_TOPIC, 0, 1)
+    assert _has(_started(parts), _copy(b"1"))
+
+
+def test_a_copy_behind_the_place_of_a_damaged_one_is_one_copy(parts: PopParts) -> None:
+    _note(parts)
+    for body in (b"1", b"2"):
+        assert parts.store.put_message(_copy(body)).ok
+    parts.damage(RETRY, 0, 0)
+    work = _started(parts)
+    assert [_has(work, _copy(body)) for body in (b"1", b"2", b"2")] == [False, True, False]
 
 
 def test_a_second_kill_does_not_make_copies_of_the_first_one_unknown(parts: PopParts) -> None:

@@ -5,6 +5,7 @@ Source:
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -32,7 +33,7 @@ from maxq.broker.tables.topic.compaction_topics import COMPACTION
 from maxq.broker.tables.topic.topic_retention import purged_offsets
 from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, is_retry_topic, pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import RequestRefusedError
+from maxq.errors import RemoteProtocolError, RequestRefusedError
 from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable
 from maxq.protocol.body.topic_config import (
     CreateTopicListRequestBody,
@@ -45,6 +46,8 @@ from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json.json_body import filled, queue_row
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
@@ -219,7 +222,21 @@ class AdminTopicProcessor(RequestProcessor):
             return False
         if group in self._offsets.which_group_by_topic(topic):
             return True
-        return self._groups.contains_subscription_group(group) and not self._is_of_another(name, topic)
+        if self._groups.contains_subscription_group(group):
+            return not self._is_of_another(name, topic)
+        return self._has_popped_into(name, group, topic)
+
+    def _has_popped_into(self, name: str, group: str, topic: str) -> bool:
+        """Return whether the newest message of a queue of the retry topic `name` says that `group` has popped it. The
+        group was deleted, and would get the messages if it and the topic were made again."""
+        configs = map(self._topics.select_topic_config, (name, topic))
+        for queue_id in range(max((config.read_queue_nums for config in configs if config is not None), default=1)):
+            record = self._store.record_in_queue(name, queue_id, self._store.max_offset(name, queue_id) - 1)
+            with contextlib.suppress(RemoteProtocolError):
+                properties = {} if record is None else decode_record(record).properties
+                if const.PROPERTY_FIRST_POP_TIME in properties:
+                    return properties.get(const.PROPERTY_ORIGIN_GROUP) == group
+        return False
 
     def _is_of_another(self, name: str, topic: str) -> bool:
         """Return whether `name` may be the retry topic of another topic in the older spelling."""
