@@ -146,6 +146,7 @@ class RuntimeInfo:
                 "haTransferredBytesPerSecond": str(client.transferred_byte_in_second),
                 "haLinkFailure": self._ha_service.client.failure,
                 "haLinksRefused": str(self._ha_service.client.refused),
+                "haLogIsAnother": str(self._ha_service.is_apart).lower(),
             }
         slaves = info.ha_connection_info
         return {

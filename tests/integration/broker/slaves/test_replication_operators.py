@@ -174,6 +174,7 @@ async def test_ha_status_and_runtime_info_tell_gap_rate_and_addresses(
     )  # fmt: skip
     told = await runtime_info(slave)
     assert (told["haRole"], told["haMasterConnected"], told["haMasterAddress"]) == ("SLAVE", "true", client.master_addr)
+    assert told["haLogIsAnother"] == "false"
 
 
 async def test_scrub_is_switched_on_while_running_and_repairs(

@@ -10,7 +10,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import ConfigError, StoreRefusedError
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
-from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -430,6 +430,8 @@ async def test_a_slave_of_another_master_takes_no_tables_of_this_one(
     assert not slave.controller.topics.contains_topic("T")
     assert slave.controller.store.max_offset("Foreign", 0) == 1  # kept, and given to no reader
     assert (await slave.pull("Foreign", 0)).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    answer = await slave.invoke(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+    assert KVTable.decode(answer.body_bytes).table["haLogIsAnother"] == "true"
 
 
 async def test_a_slave_of_another_broker_name_copies_nothing_and_says_why(
