@@ -224,12 +224,11 @@ class PopJournal:
         """Returns whether the journal can be written now."""
         return self._may_write() and self._store.admission.refusal() is None
 
-    @property
-    def last_physical_offset(self) -> int:
-        """Physical offset of the newest readable record; 0 if there is none."""
+    def last_before(self, physical_offset: int) -> int:
+        """Return the physical offset of the newest readable record before this one; 0 if there is none."""
         for at in range(self.end - 1, max(self._store.min_offset(JOURNAL_TOPIC, 0), 0) - 1, -1):
             units = self._store.queue_units(JOURNAL_TOPIC, 0, at, 1)
-            if units and units[0][2] != DAMAGED_TAGS_CODE:
+            if units and units[0][0] < physical_offset and units[0][2] != DAMAGED_TAGS_CODE:
                 return units[0][0]
         return 0
 

@@ -125,7 +125,8 @@ class PopService:
         self._revived_ms = 0
         self._again_ms = 0
         self._needed = -1
-        self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
+        self._appended_before = 0  # physical end of the log when this broker became the active one, visible or not
+        self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         self._read_end = 0  # of the journal, by queue offset
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
@@ -270,7 +271,7 @@ class PopService:
         """Start: this broker is its group's active broker from now on."""
         if self._task is None:
             self.reign += 1
-            self.log_began_at = self._store.max_physical_offset
+            self.log_began_at, self._appended_before = self._store.max_physical_offset, self._store.appended_offset
             self._knows = False
             self._stood_in = self._acting.is_acting_master
             if not self._stood_in or self._held_until_ms <= self._clock.monotonic_ms():
@@ -313,7 +314,7 @@ class PopService:
         self._needed = -1
         self._buffer.clear()
         self._journal.forget_late()
-        self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
+        self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         await self._replay()
         with self._passed_over("the repair of records that a kill interrupted, so some messages may come twice"):
             self._finish_interrupted()

@@ -36,14 +36,15 @@ _Place = tuple[str, int, int]
 class UnfinishedRevives:
     """Work that a kill interrupted, as one start finds it. Call `replay` for the journal's records, then `begin`."""
 
-    def __init__(self, store: MessageStore, journal: PopJournal, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, journal: PopJournal, clock: Clock, log_end: int) -> None:
+        """`log_end` is the physical end of the log at the start: what lies behind it is of this run."""
         self._store = store
         self._journal = journal
         self._clock = clock
         self._noted: dict[_Place, int] = {}  # queue offset of the journal record that names the place
         self._copies: dict[tuple[str, int], list[MessageExt]] = {}
         self._resting: list[tuple[int, LogMark | None]] = []  # claims that may be lost yet: as in `_noted`
-        self._first = self._end = 0  # physical offsets: the records between are not named by the journal
+        self._first, self._end = 0, log_end  # physical offsets: the records between are not named by the journal
         self._until_ms = 0
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
@@ -55,7 +56,7 @@ class UnfinishedRevives:
 
     def begin(self) -> None:
         """Find the copies that are not claimed, and note those that the journal does not name yet."""
-        self._first, self._end = self._journal.last_physical_offset, self._store.max_physical_offset
+        self._first = self._journal.last_before(self._end)
         self._until_ms = self._clock.monotonic_ms() + _KEPT_MS
         for topic, queue_id, queue_offset in list(self._noted):
             record = _decoded(self._store.record_in_queue(topic, queue_id, queue_offset))

@@ -197,6 +197,24 @@ async def test_messages_whose_time_is_over_come_once_and_the_group_passes_them(
     assert len(parts.buffer) == 0 and _copies(parts) == [b"1"]
 
 
+async def test_what_is_noted_while_a_start_reads_the_journal_hides_no_copy_that_a_kill_left(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    """An operator resets another group, say. The copy was made once more."""
+    service = await _started(serve(parts))
+    point = _popped(parts, 0, 1, invisible_time=1_000)
+    await parts.reviver.revive(point)
+    service.stop()
+    successor = serve(parts)
+    successor.start()
+    parts.buffer.set_cursors({("T", "Other", 0): 0})
+    await _until(lambda: successor.not_ready() is None)
+    assert len(parts.buffer) == 1
+    parts.clock.now_ms += 1_100
+    await _until(lambda: len(parts.buffer) == 0)
+    assert _copies(parts) == [b"0"]
+
+
 async def test_who_is_not_sure_of_its_role_gives_nothing_again(
     parts: PopParts, serve: Callable[[PopParts], Service]
 ) -> None:

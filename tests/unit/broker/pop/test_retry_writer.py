@@ -204,7 +204,7 @@ async def test_copies_that_a_kill_left_without_a_note_are_not_made_again(parts: 
     parts.fill([b"0", b"1"])
     parts.journal.write({"e": []})
     await parts.reviver.revive(parts.point(0, 1))  # the first of two: then it was killed
-    unfinished = UnfinishedRevives(parts.store, parts.journal, parts.clock)
+    unfinished = UnfinishedRevives(parts.store, parts.journal, parts.clock, parts.store.max_physical_offset)
     unfinished.begin()
     parts.reviver.go_on_with(unfinished)
     assert await parts.reviver.revive(parts.point(0, 2)) == []

@@ -30,7 +30,7 @@ def _note(parts: PopParts) -> None:
 
 def _started(parts: PopParts) -> UnfinishedRevives:
     """What a start finds that reads the journal."""
-    work = UnfinishedRevives(parts.store, parts.journal, parts.clock)
+    work = UnfinishedRevives(parts.store, parts.journal, parts.clock, parts.store.max_physical_offset)
     for batch in parts.journal.read():
         for offset, entries in batch:
             work.replay(offset, entries)
