@@ -120,6 +120,7 @@ async def make_group(tmp_path: Path) -> AsyncIterator[Make]:
         await master.heartbeat(GROUP, {TOPIC: "*"})
         await commit(master, 7)
         for slave in slaves:
+            slave.controller.slave_synchronize.wake()  # on a busy machine the next round comes late
             await until(lambda slave=slave: slave.controller.store.max_offset(TOPIC, 0) == MESSAGES)  # type: ignore[misc]
             await until(lambda slave=slave: slave.controller.offsets.query_offset(GROUP, TOPIC, 0) == 7)  # type: ignore[misc]
         return group

@@ -10,7 +10,7 @@
     delay offsets 45, timer metrics 61, timer checkpoint 60     files (see ReplicatedConfigFiles)
 
 A round starts when a master becomes known, when the replication link to it opens, and `PERIOD` seconds after the last
-one; a master that takes long to answer is asked more seldom. (Java begins after 10 s and repeats every 60 s.) Topics
+one; after two that took long, up to a minute later. (Java begins after 10 s and repeats every 60 s.) Topics
 and groups are taken between rounds, too: a question waits at the master until they change (30090), so what was made
 there outlives it unless it dies within some milliseconds. Java's masters do not know the question. Offsets wait for the
 round: they change all the time, and clients that live tell the next master theirs. Members of a DLedger group have
@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 PERIOD: Final = 3.0
 #: At most this share of the time goes into rounds: tables of gigabytes are not copied without a break.
 _SHARE: Final = 0.05
+#: … but the next one begins after so many seconds at the latest: who acts for the master has the offsets of that time.
+_LONGEST: Final = 60.0
 #: Seconds between two changes that are taken one by one, at least, while nobody waits until slaves have them.
 _PAUSE: Final = 0.05
 #: Seconds after which a master that did not say what changes is asked again.
@@ -222,6 +224,7 @@ class SlaveSynchronize:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
+        before = 0.0  # seconds that the last round took; one that took long may have met a master that stood still
         while True:
             self._wanted.clear()
             began_ms = self._clock.monotonic_ms()
@@ -232,8 +235,9 @@ class SlaveSynchronize:
                 count_failure("synchronisation with the master")
                 log.exception("a round of the slave's synchronisation failed")
             took = (self._clock.monotonic_ms() - began_ms) / 1000
+            pause, before = max(PERIOD, min(min(took, before) / _SHARE, _LONGEST)), took
             try:
-                async with asyncio.timeout(max(PERIOD, took / _SHARE)):
+                async with asyncio.timeout(pause):
                     await self._wanted.wait()
             except TimeoutError:
                 pass

@@ -633,6 +633,25 @@ async def test_a_master_that_is_back_is_asked_for_changes_as_soon_as_the_logs_ha
     await scene.synchronize.stop()
 
 
+@pytest.mark.parametrize("slow", [1, 100], ids=["a master that stood still once", "a master that is always slow"])
+async def test_a_round_that_took_long_puts_off_no_others(monkeypatch: pytest.MonkeyPatch, slow: int) -> None:
+    """A slave that took over meanwhile would have the offsets of many minutes ago."""
+    monkeypatch.setattr(slave_synchronize, "PERIOD", 0.001)
+    if slow > 1:
+        monkeypatch.setattr(slave_synchronize, "_LONGEST", 0.001)
+    scene = Scene()
+
+    def late(request: RemotingCommand) -> RemotingCommand:
+        if scene.client.codes().count(RequestCode.GET_ALL_DELAY_OFFSET) <= slow:
+            scene.slave.clock.advance_ms(30_000)
+        return request.reply(body=b"{}")
+
+    scene.client.answers[RequestCode.GET_ALL_DELAY_OFFSET] = late
+    scene.synchronize.start()
+    await until(lambda: scene.client.codes().count(RequestCode.GET_ALL_DELAY_OFFSET) > 3)
+    await scene.synchronize.stop()
+
+
 @pytest.mark.usefixtures("no_further_rounds")
 async def test_a_master_of_java_is_asked_once_for_changes() -> None:
     scene = Scene()
