@@ -357,7 +357,9 @@ class MessageStore:
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
         """Return the queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or
-        before it; clamped to the queue. For a compaction topic it is always the first at or after it."""
+        before it; clamped to the queue. For a compaction topic it is always the first at or after it.
+
+        A damaged record has the time of the next one that can be read."""
         return self._topic_reader.offset_by_time(topic, queue_id, timestamp, boundary)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:

@@ -453,6 +453,35 @@ def test_offsets_by_time_have_a_lower_and_an_upper_boundary(store: MessageStore,
     assert store.store_time_at("T", 0, 5) == -1
 
 
+@pytest.mark.parametrize(
+    "damaged", [{0}, {1}, {5}, {10}, {19}, {20}, {3, 4, 5, 9, 10, 11}, set(range(10, 21)), set(range(21))]
+)
+@pytest.mark.parametrize("hole", [4, 56])  # where eight bytes are zeros: from the magic on; the store time
+def test_a_damaged_record_does_not_lead_the_search_by_time_astray(
+    store: MessageStore, clock: TestClock, damaged: set[int], hole: int
+) -> None:
+    start = clock.now_ms
+    for number in range(21):
+        clock.now_ms = start + 10 * number
+        store.put_message(message())
+    for number in damaged:
+        ((physical_offset, _, _),) = store.queue_units("T", 0, number, 1)
+        file = store.commit_log.file_at(physical_offset)
+        assert file is not None
+        at = physical_offset - file.file_from_offset + hole
+        file.view[at : at + 8] = bytes(8)
+    for delay in range(-5, 216, 5):
+        lower = store.offset_by_time("T", 0, start + delay, BoundaryType.LOWER)
+        upper = store.offset_by_time("T", 0, start + delay, BoundaryType.UPPER)
+        at_or_after = [number for number in range(21) if 10 * number >= delay]
+        before = [number for number in range(21) if 10 * number < delay]
+        assert set(at_or_after) <= set(range(lower, 21)), (delay, lower)  # none is skipped
+        assert not set(before) & set(range(lower, 21)) - damaged, (delay, lower)
+        assert not set(range(upper + 1)) & {number for number in range(1, 21) if 10 * number > delay} - damaged
+        readable = {number for number in range(21) if 10 * number <= delay} - damaged
+        assert readable <= set(range(upper + 1)), (delay, upper)
+
+
 def test_keys_find_their_messages_within_a_time_range(store: MessageStore, clock: TestClock) -> None:
     start = clock.now_ms
     for number in range(300):  # three index files

@@ -1,6 +1,7 @@
 """Reading: by queue offset, by time, by key (DefaultMessageStore.getMessage, getOffsetInQueueByTime, queryMessage)."""
 
 import logging
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
@@ -389,9 +390,9 @@ class MessageReader:
 
     def _time(self, queue: ConsumeQueue, offset: int) -> int:
         unit = queue.unit(offset)
-        if unit is None or unit[1] == BLANK_UNIT_SIZE:
+        if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[1] <= 0:
             return -1
-        return self._commit_log.store_timestamp(unit[0], unit[1])
+        return self._commit_log.store_timestamp(unit[0], unit[1]) or -1  # a damaged record may have zeros there
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
         """Do what `MessageStore.offset_by_time` says."""
@@ -449,9 +450,32 @@ class MessageReader:
 
 def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: int, boundary: BoundaryType) -> int:
     """Return the first index in [low, high) with a time of at least `timestamp`, or for UPPER a later time; `high` if
-    there is none."""
+    there is none.
+
+    An index whose record is damaged (its time is not above 0) has the time of the next one that can be read: it lies
+    within what is found for LOWER. Those behind the last that can be read have the time of that one for UPPER, and are
+    later than any time for LOWER: they lie within what is found for either.
+    """
     bisect = bisect_right if boundary is BoundaryType.UPPER else bisect_left
-    return bisect(range(high), timestamp, low, high, key=time)
+    runs: list[tuple[int, int, int]] = []  # of damaged ones that were met: first index, index behind the last, time
+
+    def readable_time(index: int) -> int:
+        if (found := time(index)) > 0:
+            return found
+        for first, behind, found in runs:
+            if first <= index < behind:
+                return found
+        behind = index + 1
+        while behind < high and (found := time(behind)) <= 0:
+            behind += 1
+        if behind >= high and boundary is BoundaryType.UPPER:
+            found = next((before for at in range(index - 1, low - 1, -1) if (before := time(at)) > 0), -1)
+        elif behind >= high:
+            found = sys.maxsize
+        runs.append((index, behind, found))
+        return found
+
+    return bisect(range(high), timestamp, low, high, key=readable_time)
 
 
 def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
