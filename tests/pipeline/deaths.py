@@ -118,7 +118,7 @@ def starting_again(server: StandaloneProcess, deaths: Deaths) -> Iterator[None]:
         ends = False
         while not ends:
             ends = over.wait(0.01)
-            if Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            if not server.is_running:
                 server.start_again()
                 deaths.introduce("broker", server.pid)
 

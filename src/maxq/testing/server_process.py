@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 from maxq.errors import MaxQError
 
@@ -71,9 +71,8 @@ class ServerProcess:
         self.log.touch()
         before = self.log.stat().st_size
         started = time.monotonic()
-        command = [*self.command, *self.arguments(), "--ready-file", str(ready_file)]
         with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=self.standard_input)
+            self._process = self.launch([*self.arguments(), "--ready-file", str(ready_file)], log)
         while not ready_file.exists():
             if self._process.poll() is not None or time.monotonic() - started > _START_SECONDS:
                 tail = self.log.read_bytes()[before:].decode(errors="replace")[-2000:]
@@ -84,6 +83,10 @@ class ServerProcess:
         said = self.log.read_bytes()[before:].decode(errors="replace")
         self.facts = facts_of(said)
         return self
+
+    def launch(self, arguments: Sequence[str], log: IO[bytes]) -> "subprocess.Popen[bytes]":
+        """Start the command with these arguments, and its output going to `log`."""
+        return subprocess.Popen([*self.command, *arguments], stdout=log, stderr=log, stdin=self.standard_input)
 
     def arguments(self) -> list[str]:
         """Return the arguments to start it with now."""

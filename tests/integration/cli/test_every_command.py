@@ -17,6 +17,7 @@ import pytest
 
 from maxq.cli.terminal.ends import ExitCode
 from maxq.testing.server_process import StandaloneProcess
+from tests.forked_commands import ForkedCommand
 from tests.integration.cli.every_command import (
     ENDING,
     ENDLESS,
@@ -28,7 +29,7 @@ from tests.integration.cli.every_command import (
     input_of,
     takes_json,
 )
-from tests.integration.cli.harness import at_a_terminal, forked, maxq, run_forked
+from tests.integration.cli.harness import at_a_terminal, maxq, run_forked
 
 _QUICK = ("standalone", "namesrv", "broker", "tail", "consume", "admin")
 LINES = [(line, code) for table, code in ((ENDING, 0), (REFUSED, 1)) for line in table.split("\n") if line]
@@ -83,15 +84,15 @@ def test_ctrl_c_ends_what_goes_on(line: str, around: Surroundings, namesrv: str)
     read_end, write_end = os.pipe()
     with open(os.devnull, "rb") as nothing:
         environment = dict(os.environ, NAMESRV_ADDR=namesrv)
-        process = forked(words, (nothing.fileno(), write_end, write_end), environment)
+        process = ForkedCommand(words, (nothing.fileno(), write_end, write_end), environment)
     os.close(write_end)
     with open(read_end, "rb") as said:
         select.select([said], [], [], 60)  # each says when it has begun
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGINT)
-        process.join(60)
-        code = process.exitcode
-        process.kill()
+        process.send_signal(signal.SIGINT)
+        try:
+            code = process.wait(60)
+        finally:
+            process.kill()
         text = said.read().decode()
     is_server = words[0] in ("standalone", "namesrv", "broker", "dledger")
     assert (code, "Traceback" in text) == (0 if is_server else ExitCode.INTERRUPTED, False), text

@@ -1,14 +1,16 @@
 """A `maxq` command as a process that tests start, pause, kill and ask what it said."""
 
 import asyncio
-import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from tests.forked_commands import ForkedCommand
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 30.0
@@ -24,8 +26,9 @@ class Process:
     """One `maxq` process, started and ended again and again.
 
     Attributes:
-        command: what runs it, in another network, say; empty: nothing.
-        module: what is run, with `arguments`.
+        command: what runs it, in another network, say; empty: nothing, and it is forked from a process that has
+            loaded MaxQ (tests/forked_commands.py).
+        module: what is run, with `arguments`, if there is a command.
     """
 
     name: str
@@ -33,19 +36,27 @@ class Process:
     ready_file: Path
     command: tuple[str, ...] = ()
     module: str = "tests.watched_server"
-    process: asyncio.subprocess.Process | None = None
+    process: "subprocess.Popen[bytes] | ForkedCommand | None" = None
     _log: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile("a+b"))  # noqa: SIM115 (as long as the process)
 
     async def spawn(self) -> None:
         """Start it; it is not ready yet."""
-        assert self.process is None or self.process.returncode is not None, f"{self.name} runs already"
+        assert not self.is_running, f"{self.name} runs already"
         self.ready_file.unlink(missing_ok=True)
         self._log.truncate(0)
-        self.process = await asyncio.create_subprocess_exec(
-            *self.command, sys.executable, "-m", self.module, *self.arguments,
-            "--ready-file", str(self.ready_file), stdout=asyncio.subprocess.DEVNULL, stderr=self._log,
-            start_new_session=True, env={**os.environ, "MAXQ_HOLDS": str(self._holds_file)},
-        )  # fmt: skip
+        self.process = await asyncio.to_thread(self._spawned)
+
+    def _spawned(self) -> "subprocess.Popen[bytes] | ForkedCommand":
+        arguments = [*self.arguments, "--ready-file", str(self.ready_file)]
+        environment = {**os.environ, "MAXQ_HOLDS": str(self._holds_file)}
+        with open(os.devnull, "r+b") as nothing:
+            if not self.command:
+                streams = (nothing.fileno(), nothing.fileno(), self._log.fileno())
+                return ForkedCommand(arguments, streams, environment, new_session=True)
+            return subprocess.Popen(
+                [*self.command, sys.executable, "-m", self.module, *arguments], stdin=nothing, stdout=nothing,
+                stderr=self._log, start_new_session=True, env=environment,
+            )  # fmt: skip
 
     async def ready(self) -> None:
         """Wait until clients can connect."""
@@ -63,7 +74,7 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        return self.process is not None and self.process.returncode is None
+        return self.process is not None and self.process.poll() is None
 
     def check_alive(self) -> None:
         if not self.is_running:
@@ -81,9 +92,8 @@ class Process:
     async def kill(self) -> None:
         """kill -9, if it runs."""
         if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            await self.process.wait()
+            self.process.kill()
+            await self._ended()
 
     async def stop(self) -> None:
         """SIGTERM, and a clean end.
@@ -96,7 +106,7 @@ class Process:
         assert self.process is not None
         self.process.terminate()
         try:
-            code = await asyncio.wait_for(self.process.wait(), END_TIMEOUT_S)
+            code = await asyncio.wait_for(self._ended(), END_TIMEOUT_S)
         except TimeoutError:
             await self.kill()
             code = -1
@@ -104,6 +114,13 @@ class Process:
             raise EndedError(f"{self.name} did not end cleanly ({code}): {self.said()}")
         if self._holds_file.exists():
             raise EndedError(f"something held the loop of {self.name}, by request or task: {self._held()}")
+
+    async def _ended(self) -> int:
+        """Wait for its end; its exit code."""
+        assert self.process is not None
+        while (code := self.process.poll()) is None:  # noqa: ASYNC110  # of another process
+            await asyncio.sleep(_POLL_S)
+        return code
 
     @property
     def _holds_file(self) -> Path:

@@ -33,8 +33,16 @@ def test_what_holds_a_loop_in_another_process_is_told_once(tmp_path: Path, monke
     assert_nothing_held(file)
 
 
-def test_a_standalone_server_of_a_test_is_watched(file_of_holds: Path) -> None:
+@pytest.mark.parametrize("started", ["forked", "cold"])
+def test_a_standalone_server_of_a_test_is_watched(
+    started: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if started == "cold":
+        request.getfixturevalue("started_cold")
+    monkeypatch.setenv("MAXQ_HOLDS", str(tmp_path / "holds"))
+    monkeypatch.setenv("MAXQ_HOLDS_MS", "0")
     with StandaloneProcess() as server:
-        process = Path(f"/proc/{server.pid}")
-        assert b"tests.watched_server" in process.joinpath("cmdline").read_bytes().split(b"\0")
-        assert f"MAXQ_HOLDS={file_of_holds}".encode() in process.joinpath("environ").read_bytes().split(b"\0")
+        command = Path(f"/proc/{server.pid}/cmdline").read_bytes().split(b"\0")
+    assert (b"tests.watched_server" in command) == (started == "cold")
+    with pytest.raises(AssertionError, match=r"held the loop of a server"):
+        assert_nothing_held(tmp_path / "holds")
