@@ -91,8 +91,7 @@ def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan 
             plan.map_out.add(longest[-2].bname)
     if not lags:
         return None
-    total = max(part.mapping.total_queues for part in parts.values())
-    _stamp(parts, _next_epoch(parts, now_ms), total)
+    _stamp(parts, _next_epoch(parts, now_ms), total_queues(parts))
     return plan
 
 
@@ -111,23 +110,42 @@ def _longest_chains(parts: Mapping[str, BrokerPart]) -> dict[int, list[LogicQueu
     return {global_id: [chain[gen] for gen in sorted(chain)] for global_id, chain in known.items()}
 
 
-def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
+def total_queues(parts: Mapping[str, BrokerPart]) -> int:
+    """Return the number of queues that a topic has, as the newest mapping says; 0 if there is none.
+
+    A queue with this number or a greater one belongs to a command that ended in the middle: clients do not see it.
+    """
+    return max(((part.mapping.epoch, part.mapping.total_queues) for part in parts.values()), default=(0, 0))[1]
+
+
+def plan_queues(
+    topic: str, total: int, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int, force: bool = False
+) -> Plan:
     """Plan a static topic of `total` queues, new or grown, evenly on the target brokers.
 
     Args:
         targets: names of brokers; all that have queues of the topic must be among them.
         parts: by broker name, the queues that the topic has there already; the plan's changes are made in it.
         now_ms: wall time, from which the plan's epoch is made.
+        force: queues that none of the brokers leads begin anew.
 
     Raises:
-        ClientError: the topic has `total` queues or more, or has queues on a broker that is not a target.
+        ClientError: the topic has `total` queues or more, has queues on a broker that is not a target, or has some
+            that none of the brokers leads.
     """
     names = sorted(set(targets))
     led = leaders(parts)
     if missing := sorted({name for name, part in parts.items() if part.mapping.hosted_queues} - set(names)):
         raise ClientError(f"the topic is on {', '.join(missing)} too: name all its brokers")
-    if total <= len(led):
-        raise ClientError(f"the topic has {len(led)} queues: a static topic can only get more, {total} were asked for")
+    unled = _check_all_led(topic, parts, led, force=force)
+    known = total_queues(parts)
+    if total < known or (total == known and not unled):
+        raise ClientError(f"the topic has {known} queues: a static topic can only get more, {total} were asked for")
+    if total < (begun := max(led, default=-1) + 1):
+        raise ClientError(
+            f"a command that ended in the middle was to give the topic more queues: ask for {begun} at least, "
+            f"{total} were asked for"
+        )
     load = {name: sum(leader == name for leader in led.values()) for name in names}
     epoch = _next_epoch(parts, now_ms)
     for global_id in range(total):
@@ -141,19 +159,39 @@ def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str,
     return Plan(topic, parts)
 
 
-def plan_remapping(topic: str, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
+def _check_all_led(topic: str, parts: Mapping[str, BrokerPart], led: Mapping[int, str], *, force: bool) -> list[int]:
+    """Return the queues that none of the brokers leads: a broker leads them that is away. With `force` there may be
+    some."""
+    total = total_queues(parts)
+    unled = [global_id for global_id in range(total) if global_id not in led]
+    if unled and not force:
+        numbers = ", ".join(map(str, unled))
+        raise ClientError(
+            f"of the {total} queues of topic {topic} no broker that has a master now leads {numbers}: start the one "
+            "that does, and repeat this command. With force it goes on without them; updateStaticTopic then makes "
+            "them anew, and their messages are lost"
+        )
+    return unled
+
+
+def plan_remapping(
+    topic: str, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int, force: bool = False
+) -> Plan:
     """Plan to place all queues of a static topic on the target brokers, evenly and with as few moves as possible.
 
     Args:
         parts: what there is of it; changed.
+        force: queues that none of the brokers leads stay where they are.
 
     Raises:
-        ClientError: the topic is not static, or its parts contradict each other.
+        ClientError: the topic is not static, its parts contradict each other, or none of the brokers leads some of its
+            queues.
     """
     names = sorted(set(targets))
     led = leaders(parts)
     if not led:
         raise ClientError(f"topic {topic} is not static: make it with updateStaticTopic")
+    _check_all_led(topic, parts, led, force=force)
     share, more = divmod(len(led), len(names))
     now = {name: sum(leader == name for leader in led.values()) for name in names}
     by_load = sorted(names, key=lambda name: (-now[name], name))  # who has most keeps one more
@@ -169,8 +207,7 @@ def plan_remapping(topic: str, targets: Iterable[str], parts: dict[str, BrokerPa
         name = next(name for name in names if room[name] > 0)
         room[name] -= 1
         _move(plan, global_id, led[global_id], name)
-    total = max(part.mapping.total_queues for part in parts.values())
-    _stamp(parts, _next_epoch(parts, now_ms), total)
+    _stamp(parts, _next_epoch(parts, now_ms), total_queues(parts))
     return plan
 
 

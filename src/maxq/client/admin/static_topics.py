@@ -5,6 +5,7 @@ Source:
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.static_topic_plan import (
@@ -15,6 +16,7 @@ from maxq.client.admin.static_topic_plan import (
     plan_remapping,
     plan_rest,
     round_up,
+    total_queues,
 )
 from maxq.client.admin.topics import topic_fields
 from maxq.client.instance.client_api import fields
@@ -38,16 +40,33 @@ class StaticTopicAdmin:
     async def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
         """Create a static topic with so many global queues, or extend one to that number.
 
+        Clients see the new queues when all of them are there. What a command before has begun and not finished is
+        finished first.
+
+        Args:
+            force: replace what brokers have; queues whose broker is away begin anew, and their messages are lost.
+
         Raises:
-            ClientError: illegal name, unknown broker, or not possible; nothing was changed.
+            ClientError: illegal name, unknown broker, a broker of the topic is away, or not possible; nothing was
+                changed.
             BrokerError: a broker refused; repeat the command, or use `force`.
         """
         check_topic(topic)
         masters = await self._masters()
         names = self._known(broker_names, masters)
-        parts = await self._whole_parts(topic, masters, force)
-        plan = plan_queues(topic, queues, names, parts, now_ms=self._context.clock.wall_ms())
+        parts = await self.parts(topic, masters)
+        if await self._finish(topic, parts, masters, force):
+            parts = await self.parts(topic, masters)
+            if queues == total_queues(parts):  # it was this command
+                return Plan(topic, parts)
+        known = {name: set(part.mapping.hosted_queues) for name, part in parts.items()}
+        total = total_queues(parts)
+        plan = plan_queues(topic, queues, names, parts, now_ms=self._context.clock.wall_ms(), force=force)
         self._complete(plan, masters)
+        # 1. the new queues, under the old number; 2. the new number: no queue is missing when clients look for it
+        for name, part in sorted(plan.parts.items()):
+            if part.mapping.hosted_queues.keys() != known.get(name, set()):
+                await self._put(masters[name], replace(part, mapping=replace(part.mapping, total_queues=total)), force)
         for name in sorted(plan.parts):
             await self._put(masters[name], plan.parts[name], force)
         return plan
@@ -60,24 +79,25 @@ class StaticTopicAdmin:
         """
         masters = await self._masters()
         names = self._known(broker_names, masters)
-        parts = await self._whole_parts(topic, masters, force)
-        plan = plan_remapping(topic, names, parts, now_ms=self._context.clock.wall_ms())
+        parts = await self.parts(topic, masters)
+        if await self._finish(topic, parts, masters, force):
+            parts = await self.parts(topic, masters)
+        plan = plan_remapping(topic, names, parts, now_ms=self._context.clock.wall_ms(), force=force)
         await self._carry_out(plan, masters, force)
         return plan
 
-    async def _whole_parts(self, topic: str, masters: dict[str, str], force: bool) -> dict[str, BrokerPart]:
-        """Return the parts after completing an interrupted command."""
-        parts = await self.parts(topic, masters)
+    async def _finish(self, topic: str, parts: dict[str, BrokerPart], masters: dict[str, str], force: bool) -> bool:
+        """Finish an interrupted command. Returns whether there was one."""
         rest = plan_rest(topic, parts, now_ms=self._context.clock.wall_ms()) if parts else None
         if rest is None:
-            return parts
+            return False
         if away := sorted((rest.map_in | rest.map_out) - masters.keys()):
             raise ClientError(
                 f"a command before has begun to move queues of {topic} from or to {', '.join(away)}, which has no "
                 "master now: start it, and repeat this command"
             )
         await self._carry_out(rest, masters, force)
-        return await self.parts(topic, masters)
+        return True
 
     async def _carry_out(self, plan: Plan, masters: dict[str, str], force: bool) -> None:
         self._complete(plan, masters)

@@ -507,8 +507,15 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
     def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
         """Create a static topic with so many global queues, or extend one to that number.
 
+        Clients see the new queues when all of them are there. What a command before has begun and not finished is
+        finished first.
+
+        Args:
+            force: replace what brokers have; queues whose broker is away begin anew, and their messages are lost.
+
         Raises:
-            ClientError: illegal name, unknown broker, or not possible; nothing was changed.
+            ClientError: illegal name, unknown broker, a broker of the topic is away, or not possible; nothing was
+                changed.
             BrokerError: a broker refused; repeat the command, or use `force`.
         """
     def remap(self, topic: str, broker_names: Iterable[str], *, force: bool = False) -> Plan:

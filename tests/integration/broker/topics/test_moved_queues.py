@@ -18,8 +18,10 @@ from maxq.api import (
     async_simple_consumer,
     async_transaction_producer,
 )
+from maxq.client.admin.admin import Admin
 from maxq.client.admin.static_topic_plan import BrokerPart
 from maxq.codes import RequestCode
+from maxq.errors import ClientError, NoRouteError
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.message.message import encode_batch
 from maxq.store.dispatch import dispatcher as dispatch
@@ -151,26 +153,96 @@ async def test_a_remapping_that_ended_in_the_middle_is_finished_by_the_next_one(
         await admin.static_topics.create("Static", 2, ["broker-a"])
         for number in range(COUNT):
             await producer.send(Message("Static", b"before %d" % number))
-        put = admin.static_topics._put
-        left = iter(range(requests))
-
-        async def cut(address: str, part: BrokerPart, force: bool) -> None:
-            if next(left, None) is None:
-                raise CutError
-            await put(address, part, force)
-
-        monkeypatch.setattr(admin.static_topics, "_put", cut)
-        with pytest.raises(CutError):
-            await admin.static_topics.remap("Static", ["broker-b"])
+        with monkeypatch.context() as patch:
+            _cut_after(admin, requests, patch)
+            with pytest.raises(CutError):
+                await admin.static_topics.remap("Static", ["broker-b"])
         for number in range(COUNT):
             await producer.send(Message("Static", b"between %d" % number))
-        monkeypatch.setattr(admin.static_topics, "_put", put)
         await admin.static_topics.remap("Static", ["broker-b"])
         for number in range(COUNT):
             await producer.send(Message("Static", b"behind %d" % number))
         await until(lambda: len(set(read)) == 3 * COUNT)
         await admin.static_topics.remap("Static", ["broker-a"])
     assert brokers["broker-a"].controller.mappings.table["Static"].info().curr_id_map == {0: 2, 1: 3}
+
+
+@pytest.mark.parametrize("queues", [3, 4])
+async def test_what_a_broker_has_that_is_away_is_not_made_anew(
+    brokers: dict[str, RunningBroker], start_broker: Start, namesrv: str, queues: int
+) -> None:
+    """Its messages were lost: its queues began anew elsewhere, and two brokers led them when it was back."""
+    names = ["broker-a", "broker-b", "broker-c"]
+    away = await start_broker("broker-c", brokerName="broker-c", namesrvAddr=namesrv, **QUICK)
+    async with (
+        async_admin(namesrv) as admin,
+        async_producer("PG", namesrv, **FAST) as producer,
+        reading(namesrv, "Static") as read,
+    ):
+        await admin.static_topics.create("Static", 3, names)
+        await away.stop()
+        await until(lambda: _has_no_master(admin, "broker-c"))
+        with pytest.raises(ClientError, match="no broker that has a master now leads 2: start"):
+            await admin.static_topics.create("Static", queues, names[:2])
+        await start_broker("broker-c", brokerName="broker-c", namesrvAddr=namesrv, **QUICK)
+        for number in range(2 * COUNT):
+            await producer.send(Message("Static", b"%d" % number))
+        await until(lambda: len(set(read)) == 2 * COUNT)
+        await admin.static_topics.create("Static", 4, names)
+
+
+async def _has_no_master(admin: Admin, name: str) -> bool:
+    group = (await admin.cluster_info()).broker_addr_table.get(name)
+    return group is None or group.master_address is None
+
+
+@pytest.mark.parametrize("begun", [0, 2])
+@pytest.mark.parametrize("requests", [1, 3])
+async def test_a_topic_whose_making_ended_in_the_middle_is_made_by_the_next_command(
+    brokers: dict[str, RunningBroker], namesrv: str, requests: int, begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["broker-a", "broker-b"]
+    async with (
+        async_admin(namesrv) as admin,
+        async_producer("PG", namesrv, **FAST) as producer,
+        reading(namesrv, "Static") as read,
+    ):
+        if begun:
+            await admin.static_topics.create("Static", begun, names)
+        with monkeypatch.context() as patch:
+            _cut_after(admin, requests, patch)
+            with pytest.raises(CutError):
+                await admin.static_topics.create("Static", 6, names)
+        assert await _queues(admin) in ([], list(range(begun)), list(range(6)))
+        await admin.static_topics.create("Static", 6, names)
+        await until(lambda: _has_six(admin))
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"%d" % number))
+        await until(lambda: len(set(read)) == COUNT)
+
+
+async def _queues(admin: Admin) -> list[int]:
+    try:
+        return [queue.queue_id for queue in await admin.offsets.queues("Static")]
+    except NoRouteError:
+        return []
+
+
+async def _has_six(admin: Admin) -> bool:
+    return len(await _queues(admin)) == 6
+
+
+def _cut_after(admin: Admin, requests: int, patch: pytest.MonkeyPatch) -> None:
+    """Whoever changes the topic ends after so many requests."""
+    put = admin.static_topics._put
+    left = iter(range(requests))
+
+    async def cut(address: str, part: BrokerPart, force: bool) -> None:
+        if next(left, None) is None:
+            raise CutError
+        await put(address, part, force)
+
+    patch.setattr(admin.static_topics, "_put", cut)
 
 
 async def test_a_message_waits_until_the_broker_that_leads_its_queue_is_back(

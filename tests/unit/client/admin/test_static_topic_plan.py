@@ -2,7 +2,15 @@
 
 import pytest
 
-from maxq.client.admin.static_topic_plan import BrokerPart, leaders, plan_queues, plan_remapping, plan_rest, round_up
+from maxq.client.admin.static_topic_plan import (
+    BrokerPart,
+    leaders,
+    plan_queues,
+    plan_remapping,
+    plan_rest,
+    round_up,
+    total_queues,
+)
 from maxq.errors import ClientError
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import TopicConfig
@@ -163,3 +171,47 @@ def test_two_leaders_of_one_generation_are_no_rest() -> None:
     parts = {B: part(B, 5, first(), second(10_000)), C: part(C, 5, first(), other)}
     with pytest.raises(ClientError, match="queue 0 is led by broker-b and by broker-c"):
         plan_rest("T", parts, now_ms=9)
+
+
+# --- a broker that is away ---
+
+
+@pytest.mark.parametrize("total", [3, 4])
+def test_queues_of_a_broker_that_is_away_are_not_made_anew(total: int) -> None:
+    parts = plan_queues("T", 3, [A, B, C], {}, now_ms=1).parts
+    del parts[C]
+    with pytest.raises(ClientError, match=r"of the 3 queues of topic T no broker that has a master now leads 2: start"):
+        plan_queues("T", total, [A, B], parts, now_ms=2)
+    plan_queues("T", total, [A, B], parts, now_ms=2, force=True)
+    assert sorted(leaders(parts)) == list(range(total))
+
+
+def test_queues_of_a_broker_that_is_away_are_not_passed_over_in_silence_when_all_are_to_move() -> None:
+    parts = plan_queues("T", 3, [A, B, C], {}, now_ms=1).parts
+    del parts[C]
+    with pytest.raises(ClientError, match="no broker that has a master now leads 2"):
+        plan_remapping("T", [B], parts, now_ms=2)
+    plan = plan_remapping("T", [B], parts, now_ms=2, force=True)
+    assert leaders(plan.parts) == {0: B, 1: B}
+    assert total_queues(plan.parts) == 3
+
+
+def test_queues_that_an_interrupted_command_left_are_kept() -> None:
+    """It has told one broker of its new queue, and nobody yet that there are more."""
+    parts = plan_queues("T", 2, [A], {}, now_ms=1).parts
+    plan_queues("T", 4, [A, B], parts, now_ms=2)
+    del parts[B]
+    parts[A].mapping.total_queues = 2
+    parts[A].mapping.hosted_queues[3] = [LogicQueueMappingItem(0, 2, A)]
+    with pytest.raises(ClientError, match="ask for 4 at least, 3 were asked for"):
+        plan_queues("T", 3, [A, B], parts, now_ms=3)
+    plan_queues("T", 4, [A, B], parts, now_ms=3)
+    assert leaders(parts) == {0: A, 1: A, 2: B, 3: A}
+
+
+def test_the_newest_mapping_says_how_many_queues_there_are() -> None:
+    parts = {A: part(A, 5, first()), B: part(B, 4)}
+    parts[B].mapping.total_queues = 8
+    assert total_queues(parts) == 1
+    assert plan_rest("T", parts, now_ms=9) is not None
+    assert [one.mapping.total_queues for one in parts.values()] == [1, 1]
