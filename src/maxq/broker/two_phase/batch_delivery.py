@@ -5,10 +5,12 @@ between them. A crash keeps a prefix of the log, or of its unflushed end some re
 the last step that exist are those found behind its entry, by their unique keys, as far as the step can have reached.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.send.send_message import BATCH_CQ
@@ -33,6 +35,8 @@ from maxq.runtime.blocking import COLD_READS
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
+
+log = logging.getLogger(__name__)
 
 _ILLEGAL: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
 _READER: Final = "MAXQ_STAGED_DELIVERY"  # as which staged records are read, for the statistics
@@ -115,22 +119,37 @@ class StagedDelivery:
 
     # --- delivery ---
 
-    def deliver(self, staged: Staged, messages: list[int] | None) -> int:
+    def destination(self, staged: Staged) -> TopicConfig:
+        """Return the topic that takes these messages, which is created if that is allowed.
+
+        Raises:
+            RequestRefusedError: there is no such topic or queue now. They were when the messages were staged, so these
+                wait for them.
+        """
+        config = self._checks.accepted_topic(staged.topic, AUTO_CREATE_TOPIC, "staged", _QUEUES, unit_mode=False)
+        if isinstance(config, Refusal):
+            raise _waits(staged.topic, config.remark)
+        refusal = self._checks.queue_id(config, staged.queue_id, "staged")
+        if refusal is not None:
+            raise _waits(staged.topic, refusal.remark)
+        return config
+
+    def deliver(self, staged: Staged, messages: list[int] | None, config: TopicConfig) -> int:
         """Store these messages (None: all) without yielding to the loop.
+
+        Args:
+            config: the `destination`.
 
         Returns:
             How many cannot be stored at all.
 
         Raises:
-            RequestRefusedError: the store takes nothing now; some may have been stored.
+            RequestRefusedError: they cannot be stored now; some may have been.
         """
         body, count = staged.body, staged.count
         if messages is not None:
             positions, count = batch_positions(body), len(messages)
             body = b"".join(body[positions[number] : positions[number + 1]] for number in messages)
-        config = self._checks.topic(staged.topic, AUTO_CREATE_TOPIC, "staged", _QUEUES, unit_mode=False)
-        if not isinstance(config, TopicConfig) or self._checks.queue_id(config, staged.queue_id, "staged"):
-            return count
         home = self._mappings.home_of(staged.topic, staged.queue_id)
         if not staged.plain or home.queue_id is None or config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             return self._deliver_singly(staged, body)
@@ -138,7 +157,7 @@ class StagedDelivery:
         if self._append_plainly(staged, body):
             return 0
         message = self._message(staged, body, {})
-        return 0 if self._put(message, self._store.put_batch) else count
+        return self._put(message, count, self._store.put_batch)
 
     def _append_plainly(self, staged: Staged, body: bytes) -> bool:
         """Append a batch on the fast path of sends; returns whether that was possible."""
@@ -161,8 +180,14 @@ class StagedDelivery:
             self._own_properties.add_to(properties)
             message = self._message(staged, one.body, properties)
             message.flag = one.flag
-            if self._hooks.apply(message) is not None or not self._put(message, self._store.put_message):
+            refusal = self._hooks.apply(message)
+            if refusal is None:
+                lost += self._put(message, 1, self._store.put_message)
+            elif refusal.code == ResponseCode.MESSAGE_ILLEGAL:
+                _log_lost(staged.topic, 1, refusal.remark)
                 lost += 1
+            else:
+                raise _waits(staged.topic, refusal.remark)
         return lost
 
     def _message(self, staged: Staged, body: bytes, properties: dict[str, str]) -> MessageExtBrokerInner:
@@ -171,11 +196,24 @@ class StagedDelivery:
             born_host=staged.born_host,
         )  # fmt: skip
 
-    def _put(self, message: MessageExtBrokerInner, put: Callable[[MessageExtBrokerInner], PutMessageResult]) -> bool:
+    def _put(
+        self, message: MessageExtBrokerInner, count: int, put: Callable[[MessageExtBrokerInner], PutMessageResult]
+    ) -> int:
+        """Store a message, or a batch of `count`, and return how many can never be stored."""
         result = put(message)
         if result.ok:
             self._on_stored(message.topic, message.queue_id, result)
-        elif result.status not in _ILLEGAL:
-            remark = f"staged messages for {message.topic} wait: {result.remark or result.status.name}"
-            raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-        return result.ok
+            return 0
+        why = result.remark or result.status.name
+        if result.status not in _ILLEGAL:
+            raise _waits(message.topic, why)
+        _log_lost(message.topic, count, why)
+        return count
+
+
+def _waits(topic: str, why: str) -> RequestRefusedError:
+    return RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"staged messages for {topic} wait: {why}")
+
+
+def _log_lost(topic: str, count: int, why: str) -> None:
+    log.error("%d staged messages for %s are lost, because the store does not take them: %s", count, topic, why)

@@ -56,7 +56,7 @@ class Delivered:
 
     Attributes:
         before: it was done already when it was asked for.
-        lost: messages that could not be delivered.
+        lost: messages that could not be delivered, however often it is asked for.
     """
 
     done: bool
@@ -192,9 +192,10 @@ class TwoPhaseService:
             if messages is None or messages:
                 self._refuse_if_anew(name, delivery)
                 check(staged)
+                config = self._delivery.destination(staged)
                 at = {"application": name, "batch": delivery.batch, "piece": piece, "messages": messages}
                 self._append({"kind": STEP, **at, "lost": lost})
-                lost += self._delivery.deliver(staged, messages)
+                lost += self._delivery.deliver(staged, messages, config)
                 await self._be_safe(self._store.appended_offset)
             piece, messages = piece + 1, None
             await asyncio.sleep(0)

@@ -73,6 +73,18 @@ class Coordinator:
     last_batch: int | None
 
 
+class Delivery(NamedTuple):
+    """What a broker told of its part of a batch.
+
+    Attributes:
+        lost: how many messages are not delivered and never will be.
+        before: the part had been delivered when it was asked for.
+    """
+
+    lost: int
+    before: bool
+
+
 def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult], run: WriteRun) -> None:
     """Make the batch's messages visible, exactly once. Returns when all are visible.
 
@@ -85,10 +97,10 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
         staged = {broker for result in results for broker in result.staged}
         coordinator = find_coordinator(brokers, options, name, staged)
         if coordinator.last_batch is not None and coordinator.last_batch < name.batch_id:
-            _deliver_last(brokers, coordinator, name.application)
+            _deliver_last(brokers, coordinator, name.application, tells_again=False)
         ours = decision_of(results, run)
         decision = decide(brokers, coordinator, name, ours)
-        _deliver_all(brokers, name, decision)
+        _deliver_all(brokers, name, decision, tells_again=decision["brokers"] == ours["brokers"])
     if not is_repetition(decision, ours):
         raise PipelineError(
             f"batch {name.batch_id} of application {name.application} was committed by another run, "
@@ -126,27 +138,44 @@ def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
                 "stream without the option applicationId is known by the id of its query, which its checkpoint's file "
                 "metadata has"
             )
-        decision = _deliver_last(brokers, coordinator, application)
+        decision = _deliver_last(brokers, coordinator, application, tells_again=True)
     told = {name: value for name, value in decision.get("run", {}).items() if name != "digest"}
     return {"application": application, "batch": coordinator.last_batch, "coordinator": coordinator.broker, **told}
 
 
-def _deliver_last(brokers: "Brokers", coordinator: "Coordinator", application: str) -> dict[str, Any]:
+def _deliver_last(
+    brokers: "Brokers", coordinator: "Coordinator", application: str, *, tells_again: bool
+) -> dict[str, Any]:
     """Deliver the batch that was decided last, and return its decision."""
     assert coordinator.last_batch is not None, "asked by the caller"
     name = BatchName(application, coordinator.last_batch)
     decision = decide(brokers, coordinator, name, {"brokers": {}})
-    _deliver_all(brokers, name, decision)
+    _deliver_all(brokers, name, decision, tells_again=tells_again)
     return decision
 
 
-def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any]) -> None:
-    lost = sum(deliver(brokers, broker, name, part) for broker, part in sorted(decision["brokers"].items()))
-    if lost:
-        raise PipelineError(
-            f"{lost} messages of batch {name.batch_id} of {name.application} are lost: brokers had acknowledged them "
-            "and lost them before the commit (asynchronous replication or flushing); the others are delivered"
-        )
+def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any], *, tells_again: bool) -> None:
+    """Deliver a decided batch.
+
+    Args:
+        tells_again: a loss is an error also if the batch was delivered before. Else it is only logged then, because
+            the run that wrote the batch was told, or died.
+
+    Raises:
+        PipelineError: some of its messages are lost.
+    """
+    found = [deliver(brokers, broker, name, part) for broker, part in sorted(decision["brokers"].items())]
+    lost = sum(one.lost for one in found)
+    if not lost:
+        return
+    text = (
+        f"{lost} messages of batch {name.batch_id} of {name.application} are lost: brokers had acknowledged them and "
+        "lost them before the commit (asynchronous replication or flushing), or cannot store them in their topic; the "
+        "log of the broker names them. The others are delivered"
+    )
+    if tells_again or not all(one.before for one in found if one.lost):
+        raise PipelineError(text)
+    log.error("%s", text)
 
 
 class Brokers:
@@ -345,15 +374,14 @@ def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
     return {"brokers": brokers, "run": told}
 
 
-def deliver(brokers: Brokers, broker: str, name: BatchName, part: dict[str, Any]) -> int:
-    """Ask one broker until it has delivered its part. Returns how many of the messages it had lost."""
+def deliver(brokers: Brokers, broker: str, name: BatchName, part: dict[str, Any]) -> Delivery:
+    """Ask one broker until it has delivered its part."""
     body = json.dumps(part).encode()
     while True:
         answer = brokers.ask(broker, RequestCode.MAXQ_DELIVER_STAGED, name.fields(), body)
         _check(answer, broker)
         if answer.ext["done"] == "true":
-            # who asks again is not told again: the batch is as complete as it will be
-            return int(answer.ext["lost"]) if answer.ext["before"] == "false" else 0
+            return Delivery(int(answer.ext["lost"]), answer.ext["before"] == "true")
 
 
 def _check(answer: RemotingCommand, broker: str) -> None:

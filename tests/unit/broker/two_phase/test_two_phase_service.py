@@ -243,3 +243,61 @@ async def test_messages_that_are_staged_for_a_batch_queue_have_places_of_their_o
     read = [decode_record(record) for record in store.get_message("G", "T", 0, 0, 32, None).buffers]
     expected = [b"%b %d" % (what, batch) for batch in range(3) for what in (b"sent", b"a", b"b")]
     assert [(message.queue_offset, message.body) for message in read] == list(enumerate(expected))
+
+
+@pytest.mark.parametrize("plain", ["true", "false"])
+async def test_staged_messages_wait_for_the_queue_that_was_taken_from_them(
+    server: StandaloneServer, service: TwoPhaseService, plain: str
+) -> None:
+    assert server._broker is not None
+    topics, store = server._broker.topics, server._broker.store
+    topics.update_topic_config(TopicConfig("T", 4, 4))
+    staged = await stage(server, batch_of(b"a", b"b"), 2, queueId="3", plain=plain)
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    topics.update_topic_config(TopicConfig("T", 1, 1))
+    end = -1
+    for _ in range(2):  # nothing is written while they wait, but that the delivery has begun
+        with pytest.raises(RequestRefusedError, match=r"staged messages for T wait: request queueId\[3\] is illegal"):
+            await service.deliver("app", 0, runs)
+        assert end in (-1, store.max_physical_offset)
+        end = store.max_physical_offset
+    topics.update_topic_config(TopicConfig("T", 4, 4))
+    found = await service.deliver("app", 0, runs)
+    assert (found.done, found.lost, store.max_offset("T", 3)) == (True, 0, 2)
+
+
+async def test_what_was_staged_is_delivered_when_the_broker_takes_nothing_new(
+    server: StandaloneServer, service: TwoPhaseService
+) -> None:
+    assert server._broker is not None
+    server._broker.topics.update_topic_config(TopicConfig("T", 4, 4, order=True))
+    staged = await stage(server, batch_of(b"a"), 1)
+    server._broker.staged._processor._settings.update({"brokerPermission": "4"})
+    assert (await stage(server, batch_of(b"b"), 1, sequence="1")).code == ResponseCode.NO_PERMISSION
+    found = await service.deliver("app", 0, [["x", 0, int(staged.ext["queueOffset"]), 1]])
+    assert (found.done, found.lost) == (True, 0)
+
+
+async def test_a_timed_message_waits_for_the_timer_and_one_that_no_setting_allows_is_lost(
+    server: StandaloneServer,
+    service: TwoPhaseService,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert server._broker is not None
+    body = encode_batch(
+        Message("T", b"x", {"UNIQ_KEY": f"{number:032X}", "TIMER_DELAY_SEC": delay})
+        for number, delay in enumerate(("60", "never"))
+    )
+    staged = await stage(server, body, 2, plain="false")
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    with monkeypatch.context() as loading:
+        loading.setattr(server._broker.timed.hook, "_wheel", lambda: None)
+        with pytest.raises(RequestRefusedError, match="the timer is not loaded yet"):
+            await service.deliver("app", 0, runs)
+    for before in (False, True):
+        found = await service.deliver("app", 0, runs)
+        assert (found.done, found.lost, found.before) == (True, 1, before)
+    assert (
+        "1 staged messages for T are lost, because the store does not take them: timer message illegal" in caplog.text
+    )

@@ -1,5 +1,6 @@
 """Which broker decides for an application, as several runs with different views of the cluster find it."""
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_commit import BatchName, Brokers, Coordinator, find_coordinator
+from maxq.pipeline.sink.sink_commit import BatchName, Brokers, Coordinator, _deliver_all, find_coordinator
 from maxq.protocol.frame.remoting_command import RemotingCommand
 
 NAME = BatchName("app", 0)
@@ -120,3 +121,36 @@ def test_nothing_is_noted_for_a_name_that_no_other_run_can_have() -> None:
     cluster = Cluster("a", "b")
     assert cluster.find(BatchName("batch-17", 0, comes_again=False)) == Coordinator("a", None)
     assert cluster.ledgers == {"a": {}, "b": {}}
+
+
+class Deliveries:
+    """Brokers that answer each decision with `decided` and each delivery with the next of `answers`."""
+
+    def __init__(self, decided: dict[str, Any], *answers: dict[str, str]) -> None:
+        self._decided = decided
+        self._answers = list(answers)
+
+    def ask(self, broker: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
+        if code == RequestCode.MAXQ_DELIVER_STAGED:
+            return RemotingCommand(0, self._answers.pop(0))
+        return RemotingCommand(0, body=json.dumps(self._decided).encode())
+
+    def deliver(self, *, tells_again: bool) -> None:
+        _deliver_all(cast(Brokers, cast(Any, self)), NAME, self._decided, tells_again=tells_again)
+
+
+LOST_BEFORE = {"done": "true", "lost": "8", "before": "true"}
+
+
+def test_a_loss_is_told_to_the_run_that_wrote_the_batch_though_the_first_answer_was_lost() -> None:
+    """The broker delivers, its answer does not arrive, and what is asked again was done before."""
+    deliveries = Deliveries({"brokers": {"a": {"runs": []}}}, LOST_BEFORE)
+    with pytest.raises(PipelineError, match="8 messages of batch 0 of app are lost"):
+        deliveries.deliver(tells_again=True)
+
+
+def test_a_loss_that_an_earlier_run_was_told_does_not_end_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    Deliveries({"brokers": {"a": {"runs": []}}}, LOST_BEFORE).deliver(tells_again=False)
+    assert "8 messages of batch 0 of app are lost" in caplog.text
+    with pytest.raises(PipelineError, match="8 messages"):
+        Deliveries({"brokers": {"a": {"runs": []}}}, LOST_BEFORE | {"before": "false"}).deliver(tells_again=False)

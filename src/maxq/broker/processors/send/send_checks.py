@@ -58,6 +58,13 @@ class SendChecks:
                 f"brokerPermission is {broker.broker_permission} and {topic} is an order topic; writing needs "
                 f"{PERM_WRITE}: set it with updateBrokerConfig, or send to another broker",
             )
+        return self.accepted_topic(topic, default_topic, remote_address, queue_nums, unit_mode)
+
+    def accepted_topic(
+        self, topic: str, default_topic: str, remote_address: str, queue_nums: int, unit_mode: bool
+    ) -> TopicConfig | Refusal:
+        """Return the topic of a message that this broker has accepted before, as `topic` does, whether or not the
+        broker takes new messages."""
         wrong = validate_topic(topic)
         if wrong is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, wrong)
