@@ -76,8 +76,8 @@ class BrokerGroup:
         broker.controller.store.reader.memory_bytes = MEMORY * 100 // 40
         return broker
 
-    async def start_master(self) -> None:
-        self.master = await self._start("master", {})
+    async def start_master(self, **more: str) -> None:
+        self.master = await self._start("master", more)
 
     async def start_slave(self) -> None:
         self.slave = await self._start("slave", {"brokerRole": "SLAVE", "brokerId": "1"} | self._slave_settings)
@@ -275,6 +275,29 @@ async def test_commits_at_the_slave_end_a_reset_of_which_their_reader_knows(grou
     await until(lambda: len(group.slave.controller.offsets.slave_commits) == 0)
     assert group.committed(group.master) == (25 if is_heard else 3)
     assert (await group.master.pull(TOPIC, 25)).code == (0 if is_heard else ResponseCode.PULL_OFFSET_MOVED)
+
+
+async def test_a_commit_at_the_slave_for_a_topic_that_was_deleted_is_not_one_for_its_successor(
+    group: BrokerGroup,
+) -> None:
+    """The slave hands it over before its log has come to the deletion."""
+    await group.send(*numbered(10))
+    await group.replicated()
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    await group.master.pull(TOPIC)  # makes the group
+    await until(lambda: GROUP in group.slave.controller.groups.subscription_group_table)
+    await group.stop_broker(group.master)
+    async with async_admin(group.namesrv) as admin:
+        await admin.offsets.commit(GROUP, queue, 8)
+        await group.stop_broker(group.slave)
+        await group.start_master(haFlowControlEnable="true", maxHaTransferByteInSecond="1024")
+        await group.send(*numbered(10, size=2_000))
+        await admin.topics.delete(TOPIC, "DefaultCluster")
+    group.master.create_topic(TOPIC, queues=1)
+    await group.send(*numbered(20))
+    await group.start_slave()
+    await until(lambda: len(group.slave.controller.offsets.slave_commits) == 0)
+    assert group.committed(group.master) == -1
 
 
 async def test_a_reader_ahead_of_the_slave_keeps_its_place(group: BrokerGroup) -> None:

@@ -151,9 +151,9 @@ class MasterApi:
         answer = await self._answer(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS, ext)
         return OffsetsPage(_object(bytes(answer.body_bytes)), HeaderFields(answer.ext).opt_str("nextPage") or "")
 
-    async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
-        """Tell the master a group's offset (15), unless the master has a larger one; RocketMQ's masters accept it in
-        any case."""
+    async def update_consumer_offset(self, address: str, commit: SlaveCommit, read_at: int) -> None:
+        """Tell the master a group's offset (15), unless the master has a larger one, or the topic was deleted behind
+        the physical offset `read_at`; RocketMQ's masters accept it in any case."""
         ext = {
             "consumerGroup": commit.group,
             "topic": commit.topic,
@@ -161,6 +161,7 @@ class MasterApi:
             "commitOffset": str(commit.offset),
             "lo": "false",  # a physical queue, also of a static topic
             "maxqIfAhead": "true",
+            "maxqReadAt": str(read_at),
         }
         if commit.change:
             ext["maxqOperatorChange"] = str(commit.change)

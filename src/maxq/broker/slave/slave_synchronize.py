@@ -551,10 +551,15 @@ class SlaveSynchronize:
             return False
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
-        """Hand over the offsets that clients committed here while they could not reach the master."""
+        """Hand over the offsets that clients committed here while they could not reach the master. With each goes the
+        place in the log of the last message that was read: the master's log may tell of a deletion behind it that has
+        not come here, and the new topic may have as many messages."""
         for commit in commits:
+            begin = self._begin_of_last(commit)
             try:
-                await self._api.update_consumer_offset(address, commit)
+                await self._api.update_consumer_offset(
+                    address, commit, begin if begin >= 0 else self._own_log.max_physical_offset
+                )
             except BrokerError as error:
                 if error.code not in _KNOWN_NO_LONGER:
                     raise

@@ -109,9 +109,9 @@ class ConsumerManageProcessor(RequestProcessor):
                 offset,
             )
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
-        if self._is_of_deleted_topic(topic, queue_id, offset):
-            log.info("group %s, %s queue %d: commit of %d ignored, the topic was created again and has fewer "
-                     "messages", group, topic, queue_id, offset)  # fmt: skip
+        if self._is_of_deleted_topic(topic, queue_id, offset, fields.opt_long("maxqReadAt")):
+            log.info("group %s, %s queue %d: commit of %d ignored, the topic was deleted and created again",
+                     group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted and created again")
         begins = fields.opt_bool("maxqIfNone")
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
@@ -136,10 +136,13 @@ class ConsumerManageProcessor(RequestProcessor):
             await self._offsets.persisted()
         return request.reply()
 
-    def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Return whether a reader's offset is beyond the topic that was made again after its deletion. Offsets that the
-        previous leader has shown count, although dispatch still waits for the disk here. A slave cannot tell,
-        because it may lack messages of its master."""
+    def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int, read_at: int | None) -> bool:
+        """Return whether a reader's offset is one of a topic that was deleted since: a slave says at which physical
+        offset that was read. Else whether it is beyond the topic that was made again. Offsets that the previous leader
+        has shown count, although dispatch still waits for the disk here. A slave cannot tell, because it may lack
+        messages of its master."""
+        if read_at is not None and self._store.deletions.is_deleted_since(topic, read_at):
+            return True
         return (
             self._store.deletions.at(topic) > 0
             and self._settings.store.broker_role != SLAVE
