@@ -403,6 +403,9 @@ MUTATIONS: Final = {
     "acks that the journal could not take are answered": Mutation(
         "pop-faults", 0, ((CheckPointBuffer, "acked", _acked_anyway),)
     ),
+    "changes of invisible time give messages a second life": Mutation(
+        "pop", 230067, ((AckMessageProcessor, "_is_done", lambda *_: False),)
+    ),
     "acks are answered before disk and slave have them": Mutation("pop", 10, _HASTY_ACKS),
     "acks are answered before the majority has them": Mutation("promise-cluster", 2, _HASTY_ACKS),
     "a group that begins at the end begins there again": Mutation(

@@ -238,16 +238,7 @@ class AckMessageProcessor(RequestProcessor):
         if live is not None:
             self._count(old.group, old.topic, 1)
             end = self._buffer.replace(point, handle.revive_qid, live, header.offset, by=old.key).end_offset
-        elif (late_ms := self._clock.wall_ms() - handle.pop_time - handle.invisible_time) >= 0:
-            raise RequestRefusedError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the invisible time of message {header.offset} of {header.topic}-{header.queue_id} was over {late_ms} "
-                f"ms ago: {header.consumer_group} gets the message again, and its time is not changed; ask for a "
-                "longer time when it is popped, or change it earlier",
-            )
-        elif self._buffer.has_ended(handle.pop_time) or not self._was_there(
-            header.topic, header.queue_id, header.offset, handle.pop_time
-        ):  # a check point more would make the message come once more
+        elif self._is_done(header, handle):  # a check point more would make the message come once more
             end = self._buffer.noted_end()
         else:
             self._buffer.add_renewed(point, handle.revive_qid, by=old.key)
@@ -263,6 +254,20 @@ class AckMessageProcessor(RequestProcessor):
         self._stats.add(names.BROKER_CK_NUMS, self._own.cluster)
         await self._safe(end)
         return _changed(request, point.pop_time, header.invisible_time, handle.revive_qid)
+
+    def _is_done(self, header: ChangeInvisibleTimeRequestHeader, handle: ExtraInfo) -> bool:
+        """Return whether a message whose check point is not in memory is acknowledged, or is not there any more. Raises
+        RequestRefusedError if its invisible time is over, so that it may have been given again."""
+        late_ms = self._clock.wall_ms() - handle.pop_time - handle.invisible_time
+        if late_ms >= 0:
+            raise RequestRefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the invisible time of message {header.offset} of {header.topic}-{header.queue_id} was over {late_ms} "
+                f"ms ago: {header.consumer_group} gets the message again, and its time is not changed; ask for a "
+                "longer time when it is popped, or change it earlier",
+            )
+        is_there = self._was_there(header.topic, header.queue_id, header.offset, handle.pop_time)
+        return not is_there or self._buffer.has_ended(handle.pop_time)
 
     async def _change_in_order(
         self, request: RemotingCommand, header: ChangeInvisibleTimeRequestHeader, handle: ExtraInfo
