@@ -192,7 +192,7 @@ class TransactionalMessageService:
         if self._is_of_deleted_topic(half):
             if is_open:
                 self._drop(counts, origin, topic)
-            return _wrong("the topic was deleted after the message was stored, and the message with it", topic)
+            return _of_deleted_topic(topic)
         result = self._put(final_message(half, properties))
         if isinstance(result, Refusal):
             return result
@@ -417,6 +417,8 @@ class TransactionalMessageService:
         origin = origin_of(message)
         if self.ledger.is_open(self.ledger.standing_for(message.queue_offset if _is_half(message) else -1, origin)):
             return None  # it is being asked already
+        if self._is_of_deleted_topic(message):
+            return _of_deleted_topic(message.properties.get(const.PROPERTY_REAL_TOPIC, ""))
         if self._committed_before.final_message(message) is not None:
             return _ended_already("ask for")
         result = self._put(copy_of(message, 0), hooks=False)
@@ -473,6 +475,10 @@ def _is_half(message: MessageExt) -> bool:
 
 def _wrong(remark: str, what: object) -> Refusal:
     return Refusal(ResponseCode.SYSTEM_ERROR, f"{remark}: {what}")
+
+
+def _of_deleted_topic(topic: str) -> Refusal:
+    return _wrong("the topic was deleted after the message was stored, and the message with it", topic)
 
 
 def _ended_already(verb: str) -> Refusal:

@@ -331,6 +331,23 @@ async def test_resumed_checks_begin_anew(start_broker: Start) -> None:
     assert await client.bodies("T") == [b"again"]
 
 
+async def test_checks_are_not_resumed_for_a_message_of_a_deleted_topic(start_broker: Start) -> None:
+    """The answer to the check would bring it into the topic that was made again."""
+    client = await world(start_broker, **QUICK, transactionCheckMax=1)
+    await client.come_online()
+    await client.prepare("T", b"old")
+    await client.question()
+    await until(lambda: client.broker.controller.store.max_offset(DISCARDED, 0) == 1)
+    (given_up,) = await client.messages(DISCARDED)
+    deleted = await client.broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert deleted.code == ResponseCode.SUCCESS
+    client.broker.create_topic("T")
+    request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"topic": "T", "msgId": given_up.offset_msg_id})
+    refused = await client.broker.invoke(request)
+    assert refused.code == ResponseCode.SYSTEM_ERROR and "topic was deleted" in (refused.remark or "")
+    assert len(await client.messages(HALF)) == 2  # the first one, and its copy for the check
+
+
 async def test_nobody_online_nothing_is_counted(start_broker: Start) -> None:
     client = await world(start_broker, **QUICK, transactionCheckMax=2)
     await client.prepare("T", b"patient")
