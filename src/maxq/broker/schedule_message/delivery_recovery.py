@@ -21,6 +21,7 @@ from maxq.broker.schedule_message.delay_levels import delay_level_of
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delayed_message import DELIVERED_MARK, is_delivery_of, looks_delivered
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
+from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.store.message_store import MessageStore
 
@@ -49,6 +50,7 @@ class DeliveryRecovery:
         self._queue_of = queue_of
         self._table = table
         self.missed: list[tuple[int, DelayedUnit]] = []
+        self._gone_to: dict[int, int] = {}  # by level: all from the table's offset to here went with their topics
 
     async def find(self) -> int:
         """Advance the offsets of the table. The loop runs other tasks meanwhile; no delivery may run.
@@ -99,20 +101,32 @@ class DeliveryRecovery:
                 return 1
         queue, offset = self._queue_of(level), self._table.offset(level)
         passed: list[tuple[int, DelayedUnit]] = []
-        for at in range(offset, min(offset + _UNDELIVERED_MOST, queue.max_offset)):
+        for at in range(max(offset, self._gone_to.get(level, 0)), queue.max_offset):
             found = queue.unit(at)
             if found is None:
                 continue
             unit = DelayedUnit(at, *found)
-            if unit.physical_offset > record.physical_offset:
+            if unit.physical_offset > record.physical_offset or len(passed) >= _UNDELIVERED_MOST:
                 return 0
-            if self._is_delivery_of(record, unit):
+            delayed = self._store.look_message_by_offset(unit.physical_offset)
+            if delayed is not None and is_delivery_of(record, delayed):
                 self._table.update(level, at + 1)
                 self.missed += passed
                 return 1
-            passed.append((level, unit))
+            if not self._had_gone(delayed, record):
+                passed.append((level, unit))
+            elif not passed:
+                self._gone_to[level] = at + 1
         return 0
 
     def _is_delivery_of(self, record: MessageExt, unit: DelayedUnit) -> bool:
         delayed = self._store.look_message_by_offset(unit.physical_offset)
         return delayed is not None and is_delivery_of(record, delayed)
+
+    def _had_gone(self, delayed: MessageExt | None, record: MessageExt) -> bool:
+        """Return whether the topic of this delayed message was deleted after it was stored, and before `record` was:
+        it was dropped when it was due."""
+        if delayed is None:
+            return False
+        deleted_at = self._store.incarnation(delayed.properties.get(const.PROPERTY_REAL_TOPIC, ""))
+        return delayed.physical_offset < deleted_at < record.physical_offset

@@ -19,14 +19,20 @@ DELAYED = 3  # messages of level 1, at 0, 100 and 200
 
 
 class Log:
-    """The delayed messages, and behind them deliveries of those with these numbers, in this order."""
+    """The delayed messages, and behind them deliveries of those with these numbers, in this order. Topic T was deleted
+    just before the record number `deleted`; 0: never."""
 
-    def __init__(self, *delivered: int) -> None:
-        delayed = [_message(number) for number in range(DELAYED)]
-        copies = [replace(delayed[number], topic="T", queue_id=0) for number in delivered]
+    def __init__(self, *delivered: int, delayed: int, deleted: int) -> None:
+        self._deleted_at = max(deleted * SIZE - 1, 0)
+        delayed_messages = [_message(number) for number in range(delayed)]
+        copies = [replace(delayed_messages[number], topic="T", queue_id=0) for number in delivered]
         self.messages = {
-            at * SIZE: replace(message, physical_offset=at * SIZE) for at, message in enumerate([*delayed, *copies])
+            at * SIZE: replace(message, physical_offset=at * SIZE)
+            for at, message in enumerate([*delayed_messages, *copies])
         }
+
+    def incarnation(self, topic: str) -> int:
+        return self._deleted_at if topic == "T" else 0
 
     def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
         return self.messages.get(physical_offset)
@@ -38,8 +44,8 @@ class Log:
 class Level:
     """The queue of level 1; the others have no messages."""
 
-    def __init__(self, level: int) -> None:
-        self.max_offset = DELAYED if level == 1 else 0
+    def __init__(self, level: int, delayed: int) -> None:
+        self.max_offset = delayed if level == 1 else 0
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
         return (offset * SIZE, SIZE, 0) if offset < self.max_offset else None
@@ -55,11 +61,11 @@ def _message(number: int) -> MessageExt:
     return MessageExt(topic=SCHEDULE_TOPIC, body=b"x", properties=properties)
 
 
-def found(*delivered: int) -> tuple[int, int, list[int]]:
+def found(*delivered: int, delayed: int = DELAYED, deleted: int = 0) -> tuple[int, int, list[int]]:
     """How many, the level's offset then, and the queue offsets of those that must be delivered again."""
     table = DelayOffsetTable(SimClock(), lambda: 1)
-    queue_of = cast("type[StoreScheduleQueue]", Level)
-    before = DeliveryRecovery(cast(MessageStore, Log(*delivered)), [1, 2], queue_of, table)
+    log = cast(MessageStore, Log(*delivered, delayed=delayed, deleted=deleted))
+    before = DeliveryRecovery(log, [1, 2], lambda level: cast(StoreScheduleQueue, Level(level, delayed)), table)
     count = asyncio.run(before.find())
     return count, table.offset(1), [unit.queue_offset for _, unit in before.missed]
 
@@ -76,3 +82,10 @@ def test_a_delivery_that_is_missing_between_others_is_made_again() -> None:
 def test_a_delivery_that_was_made_again_is_known_to_the_next_start() -> None:
     assert found(0, 2, 1) == (3, 3, [])
     assert found(2, 0) == (2, 3, [1])
+
+
+def test_any_number_of_messages_of_a_deleted_topic_may_lie_before_a_delivery() -> None:
+    """They were dropped when they were due; what was delivered behind them was delivered once more."""
+    assert found(200, 201, delayed=203, deleted=200) == (2, 202, [])
+    assert found(0, 1, 201, delayed=203, deleted=200) == (3, 202, [200])
+    assert found(0, 1, 203, delayed=204, deleted=204 + 2) == (3, 204, [])  # two were delivered before the deletion
