@@ -43,9 +43,14 @@ def main() -> None:
     parser.add_argument("--no-smoke", action="store_true", help="install nothing")
     given = parser.parse_args()
     os.chdir(ROOT)
-    given.out.mkdir(parents=True, exist_ok=True)
     versions = [] if given.pure else given.versions
     folders, missing = find_headers(versions, dict(_pair(text) for text in given.headers))
+    if missing:
+        sys.exit(
+            f"wheels.build: no headers of Python {', '.join(missing)}: install an interpreter, let `uv python install` "
+            "reach its downloads, give --headers 3.N=DIR, or leave the version out with --versions"
+        )
+    given.out.mkdir(parents=True, exist_ok=True)
     archive("--sdist", given.out)
     pure = archive("--wheel", given.out)
     made = [pure]
@@ -57,11 +62,6 @@ def main() -> None:
     if not given.no_smoke:
         for path in made:
             print(f"{path.name}: {try_out(path)}", flush=True)
-    if missing:
-        sys.exit(
-            f"wheels.build: no headers of Python {', '.join(missing)}: install an interpreter, let `uv python install` "
-            "reach its downloads, or give --headers 3.N=DIR"
-        )
 
 
 def find_headers(versions: list[str], given: dict[str, Path]) -> tuple[dict[str, Path], list[str]]:

@@ -6,7 +6,8 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from wheels.build import GLIBC, MACHINES, VERSIONS
+import pytest
+from wheels.build import GLIBC, MACHINES, VERSIONS, main
 from wheels.headers import headers
 from wheels.wheel_file import compiled_wheel
 
@@ -69,3 +70,13 @@ def test_headers_that_are_given_are_taken(tmp_path: Path) -> None:
     (tmp_path / "Python.h").touch()
     assert headers("3.99", {"3.99": tmp_path}) == tmp_path
     assert headers("3.99", {}) is None
+
+
+def test_a_version_without_headers_is_told_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wheels.build.fetch", lambda versions: None)
+    monkeypatch.setattr("sys.argv", ["wheels.build", "--versions", "3.11", "3.99", "--out", str(tmp_path / "dist")])
+    with pytest.raises(SystemExit, match=r"no headers of Python 3\.99: .*--headers 3\.N=DIR.*--versions"):
+        main()
+    assert not (tmp_path / "dist").exists()

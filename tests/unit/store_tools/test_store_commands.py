@@ -140,6 +140,48 @@ def test_rehearse_compares_the_queues_of_batch_topics_as_well(tmp_path: Path) ->
     assert (without["answer"], without["repaired"]) == ("yes", units)
 
 
+def test_a_copy_of_a_store_is_read_and_recovered_itself_though_broker_conf_names_the_original(tmp_path: Path) -> None:
+    original = restore("crashed-torn", tmp_path / "original")
+    copy = restore("crashed-torn", tmp_path / "copy")
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={original}\nstorePathCommitLog={original}/commitlog\n")
+    before = snapshot(original), snapshot(copy)
+    rehearsed = run("rehearse", copy, "--conf", conf)
+    assert (rehearsed.exit_code, rehearsed.stdout.splitlines()[-1][:5]) == (0, "yes: "), rehearsed.output
+    assert (snapshot(original), snapshot(copy)) == before
+    assert run("check", copy, "--conf", conf).exit_code == 1, "the end of the log is torn"
+    assert run("recover", copy, "--conf", conf).exit_code == 0
+    assert run("check", copy, "--conf", conf).exit_code == 0
+    assert snapshot(original) == before[0]
+    for file in (original / "commitlog").iterdir():
+        file.unlink()
+    assert len(run("messages", copy, "--conf", conf).stdout.splitlines()) > 100
+
+
+def test_a_log_outside_of_the_store_is_rehearsed_and_belongs_to_no_copy_of_the_store(tmp_path: Path) -> None:
+    store = restore("crashed-torn", tmp_path / "store")
+    log = tmp_path / "other-disk" / "log"
+    log.parent.mkdir()
+    (store / "commitlog").rename(log)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={store}\nstorePathCommitLog={log}\n")
+    before = snapshot(tmp_path)
+    result = run("rehearse", store, "--conf", conf)
+    assert result.exit_code == 0, result.output
+    *_, last = result.stdout.splitlines()
+    assert last.startswith("yes: ") and not last.startswith("yes: 0 queues")
+    assert snapshot(tmp_path) == before
+    (copy := tmp_path / "copy").mkdir()
+    (copy / "checkpoint").write_bytes((store / "checkpoint").read_bytes())
+    for command in ("messages", "check", "recover", "rehearse"):
+        refused = run(command, copy, "--conf", conf)
+        assert refused.exit_code == 2, refused.output
+        assert f"broker.conf is for the store {store} and has its log elsewhere" in refused.output
+    assert snapshot(log) == {
+        file: kept for file, kept in snapshot(log).items() if before[f"other-disk/log/{file}"] == kept
+    }
+
+
 def test_rehearse_says_no_and_why(tmp_path: Path) -> None:
     store = restore("clean", tmp_path / "store")
     os.truncate(store / "commitlog" / "00000000000000262144", 1000)

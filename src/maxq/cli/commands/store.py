@@ -135,7 +135,7 @@ def rehearse(
     ):
         original = _open(directory, conf, hash_slots, index_entries)
         copy = StoreFiles(
-            OverlayDisk(PurePath(directory), PurePath(upper)),
+            OverlayDisk(PurePath(directory), PurePath(upper), also=original.outer_log_folders),
             PurePath(directory),
             original.settings,
         )

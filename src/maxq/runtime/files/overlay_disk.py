@@ -77,12 +77,16 @@ class OverlayDisk:
     Args:
         lower: the folder that must not change.
         upper: an empty folder for what changes; the caller removes it.
+        also: further folders that must not change, outside of `lower`.
         private_from: files of at least this many bytes are mapped copy-on-write.
     """
 
-    def __init__(self, lower: PurePath, upper: PurePath, *, private_from: int = _PRIVATE_FROM) -> None:
+    def __init__(
+        self, lower: PurePath, upper: PurePath, *, also: Sequence[PurePath] = (), private_from: int = _PRIVATE_FROM
+    ) -> None:
         self._lower = Path(lower)
         self._upper = Path(upper)
+        self._places = {self._lower: self._upper} | {Path(at): self._upper / f".{n}" for n, at in enumerate(also)}
         self._private_from = private_from
         self._disk = SystemDisk()
         self._gone: set[Path] = set()  # deleted here, though the lower folder has them
@@ -92,16 +96,20 @@ class OverlayDisk:
 
     def _above(self, path: PurePath) -> Path:
         """Return the place of a path in the upper folder."""
-        if not Path(path).is_relative_to(self._lower):
-            raise PermissionError(f"{path} is outside {self._lower}: a rehearsal changes nothing there")
-        return self._upper / Path(path).relative_to(self._lower)
+        for lower, upper in self._places.items():
+            if Path(path).is_relative_to(lower):
+                return upper / Path(path).relative_to(lower)
+        raise PermissionError(f"{path} is outside {self._lower}: a rehearsal changes nothing there")
+
+    def _is_covered(self, path: PurePath) -> bool:
+        return any(Path(path).is_relative_to(lower) for lower in self._places)
 
     def _is_gone(self, path: PurePath) -> bool:
         return any(folder in self._gone for folder in (Path(path), *Path(path).parents))
 
     def _real(self, path: PurePath) -> Path:
         """Return the path of the present content; a path without a file if the file was deleted."""
-        if not Path(path).is_relative_to(self._lower):
+        if not self._is_covered(path):
             return Path(path)
         above = self._above(path)
         return above if above.exists() or self._is_gone(path) else Path(path)
@@ -118,7 +126,7 @@ class OverlayDisk:
         if key in self._private:
             return self._private[key]
         real = self._real(path)
-        if read_only or not key.is_relative_to(self._lower):
+        if read_only or not self._is_covered(key):
             return self._disk.map(real, size, read_only=True)
         above = self._above(path)
         if real != above and real.exists():
@@ -182,7 +190,7 @@ class OverlayDisk:
         return self._disk.stat(self._real(path))
 
     def list(self, path: PurePath) -> Sequence[FileInfo]:
-        if not Path(path).is_relative_to(self._lower):
+        if not self._is_covered(path):
             return self._disk.list(path)
         below = [] if self._is_gone(path) else self._disk.list(path)
         found = {entry.name: entry for entry in below if Path(path) / entry.name not in self._gone}

@@ -230,8 +230,7 @@ class Rehearsal:
         recovered = StoreFiles(
             self._copy.disk,
             self._copy.root,
-            hash_slots=self._copy.settings.hash_slots,
-            index_entries=self._copy.settings.index_entries,
+            self._copy.settings,
         )
         self._compare_queues(recovered)
         check = StoreCheck(recovered, self._progress).run()

@@ -4,6 +4,7 @@ A directory tells nothing about the settings of its broker, so sizes are read fr
 (from a broker.conf, if there is one at hand) says what cannot be seen.
 """
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ from maxq.store.files.store_inventory import INVENTORY_FILE, StoreInventory, dec
 from maxq.store.log.deletions import FILE_NAME, decode_table
 from maxq.store.recovery.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges
 
+#: Settings that name folders of the log; storePathCommitLog may name several.
+_LOG_FOLDERS: Final = ("storePathCommitLog", "storePathDLedgerCommitLog")
 #: messageDelayLevel of an untouched broker.
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -74,6 +77,45 @@ class StoreSettings:
             properties=found,
         )
 
+    def of_store(self, root: PurePath) -> "StoreSettings":
+        """Return these settings with the log's folders as those of the store in `root`.
+
+        If broker.conf names another folder (storePathRootDir), `root` is a copy, and a folder of the log within
+        storePathRootDir stands for the same one within `root`.
+
+        Raises:
+            ConfigError: `root` is a copy, and the log of the original is outside of storePathRootDir.
+        """
+        moved = dict(self.properties)
+        for name in _LOG_FOLDERS:
+            if moved.get(name):
+                moved[name] = ",".join(
+                    str(self._folder_of(part, name, root)) for part in moved[name].split(",") if part
+                )
+        if moved == self.properties:
+            return self
+        moved["storePathRootDir"] = str(root)
+        folders = tuple(PurePath(part) for part in moved.get("storePathCommitLog", "").split(",") if part)
+        return replace(self, log_folders=folders, properties=moved)
+
+    def _folder_of(self, folder: str, setting: str, root: PurePath) -> PurePath:
+        place = _absolute(folder)
+        original = self.properties.get("storePathRootDir", "")
+        for known in (str(root), original):
+            if known and place.is_relative_to(_absolute(known)):
+                return root / place.relative_to(_absolute(known))
+        if original and _absolute(original) != _absolute(str(root)):
+            raise ConfigError(
+                f"broker.conf is for the store {original} and has its log elsewhere ({setting}={folder}), so it does"
+                f" not say where the log of {root} is; give a file whose storePathRootDir is {root}, with the"
+                f" {setting} that belongs to it"
+            )
+        return PurePath(folder)
+
+
+def _absolute(path: str) -> PurePath:
+    return PurePath(os.path.abspath(path))
+
 
 def _number(found: Mapping[str, str], key: str, source: str) -> int:
     text = found.get(key, "0")
@@ -118,7 +160,7 @@ class StoreFiles:
         self.root = root
         found = settings or StoreSettings.from_properties("")
         self.settings = replace(
-            found,
+            found.of_store(root),
             hash_slots=hash_slots or found.hash_slots,
             index_entries=index_entries or found.index_entries,
         )
@@ -131,6 +173,12 @@ class StoreFiles:
         self.batch_queues = self._find_queues("batchconsumequeue", 46)
         self.ext_queues = self._find_queues("consumequeue_ext", 0)
         self.index = self._find_index()
+
+    @property
+    def outer_log_folders(self) -> list[PurePath]:
+        """Folders of the log that are outside of the store's folder."""
+        named = [part for name in _LOG_FOLDERS for part in self.settings.properties.get(name, "").split(",") if part]
+        return [PurePath(part) for part in named if not PurePath(part).is_relative_to(self.root)]
 
     @property
     def exists(self) -> bool:
