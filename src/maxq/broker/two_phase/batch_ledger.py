@@ -118,6 +118,8 @@ class Application:
         decision_end: physical offset behind its entry.
         last_ms: wall time of the last entry.
         coordinator: the broker that decides; "": this one was not told.
+        damaged_at: physical offset of a damaged entry that may have been this application's, and later than all that
+            are known of it; -1: there is none.
     """
 
     batch: int | None = None
@@ -126,12 +128,13 @@ class Application:
     delivery: BatchDelivery | None = None
     last_ms: int = 0
     coordinator: str = ""
+    damaged_at: int = -1
 
     def to_json(self) -> dict[str, Any]:
         return {
             "decided": self.batch, "decision": self.decision, "decisionEnd": self.decision_end,
             "delivery": None if self.delivery is None else self.delivery.to_json(), "lastMs": self.last_ms,
-            "coordinator": self.coordinator,
+            "coordinator": self.coordinator, "damagedAt": self.damaged_at,
         }  # fmt: skip
 
     @classmethod
@@ -140,7 +143,7 @@ class Application:
         return cls(
             value["decided"], value["decision"], value["decisionEnd"],
             None if delivery is None else BatchDelivery.from_json(delivery), value["lastMs"],
-            value.get("coordinator", ""),
+            value.get("coordinator", ""), value.get("damagedAt", -1),
         )  # fmt: skip
 
 
@@ -167,23 +170,35 @@ class BatchLedger:
         application.last_ms = now_ms
         if kind == CLAIM:
             application.coordinator = entry["coordinator"]
-        elif kind == DECISION:
+            return
+        if kind == DECISION:
             application.batch, application.decision = entry["batch"], entry["decision"]
             application.decision_end = end_offset
-        elif kind == DELIVERY:
+            application.damaged_at = -1  # a batch is decided when those before it are delivered
+            return
+        if kind == DELIVERY:
             application.delivery = BatchDelivery(entry["batch"], read_runs(entry["runs"]))
-        else:
-            self._go_on(application.delivery, entry, end_offset)
+        elif not self._go_on(application.delivery, entry, end_offset):
+            return
+        if application.batch in (None, entry["batch"]):
+            application.damaged_at = -1
+
+    def skip(self, physical_offset: int) -> None:
+        """Note that the next entry is damaged. It may have been of any application."""
+        for application in self.applications.values():
+            application.damaged_at = physical_offset
 
     @staticmethod
-    def _go_on(delivery: BatchDelivery | None, entry: dict[str, Any], end_offset: int) -> None:
+    def _go_on(delivery: BatchDelivery | None, entry: dict[str, Any], end_offset: int) -> bool:
+        """Apply an entry to a delivery; returns whether it is of that one."""
         if delivery is None or delivery.batch != entry["batch"]:
-            return  # its beginning has expired with the log
+            return False  # its beginning has expired with the log, or is damaged
         delivery.lost = entry["lost"]
         if entry["kind"] == DONE:
             delivery.done, delivery.step_end = True, -1
         else:
             delivery.piece, delivery.messages, delivery.step_end = entry["piece"], entry["messages"], end_offset
+        return True
 
     def snapshot(self, now_ms: int) -> list[dict[str, Any]]:
         """Return application entries that give the same state, without writers inactive for 30 days."""

@@ -34,7 +34,7 @@ from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.java_hash import java_hash
-from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -122,7 +122,8 @@ class TwoPhaseService:
             What holds: the first decision.
 
         Raises:
-            RequestRefusedError: a later batch was decided before; or this broker stores nothing now.
+            RequestRefusedError: a later batch was decided before; an entry that may be this one is damaged; or this
+                broker stores nothing now.
         """
 
         async def work() -> dict[str, Any]:
@@ -134,6 +135,7 @@ class TwoPhaseService:
                     "again (another checkpoint) needs another applicationId",
                 )
             if known.batch != batch:
+                _refuse_if_damaged(name, batch, known)
                 self._append({"kind": DECISION, "application": name, "batch": batch, "decision": decision})
                 known = self._ledger.applications[name]
             await self._be_safe(known.decision_end, on_disk=True)
@@ -152,11 +154,14 @@ class TwoPhaseService:
 
         Raises:
             RequestRefusedError: this broker stores nothing now, or `check` says so; what was delivered is known, ask
-                again later.
+                again later. Or an entry that may be of this delivery is damaged.
         """
 
         async def work() -> Delivered:
-            known = self._ledger.applications.get(name, Application()).delivery
+            application = self._ledger.applications.get(name, Application())
+            known = application.delivery
+            if known is None or known.batch < batch or not known.done:
+                _refuse_if_damaged(name, batch, application)
             if known is None or known.batch < batch:
                 entry = {"kind": DELIVERY, "application": name, "batch": batch, "runs": runs}
                 read_runs(runs)
@@ -285,15 +290,21 @@ class TwoPhaseService:
             self._ledger, self._entries, self._snapshot_at = BatchLedger(), 0, -1
             first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
             for physical_offset, _, tags in self._units(first):
-                if tags == DAMAGED_TAGS_CODE:  # it names the next entry
-                    continue
-                record = self._store.select_one_message(physical_offset)
-                if record is None:
+                message = None if tags == DAMAGED_TAGS_CODE else self._entry(physical_offset)
+                if message is None:
+                    self._ledger.skip(physical_offset)
                     continue
                 with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
-                    message = decode_record(record)
-                    self._take(json.loads(message.body), physical_offset + len(record), message.store_timestamp)
+                    end_offset = physical_offset + message.store_size
+                    self._take(json.loads(message.body), end_offset, message.store_timestamp)
             self._is_current = True
+
+    def _entry(self, physical_offset: int) -> MessageExt | None:
+        """Return the record of an entry; None if it is damaged."""
+        record = self._store.select_one_message(physical_offset)
+        with self._passed_over("the damaged entry of staged batches at physical offset %d", physical_offset):
+            return None if record is None else decode_record(record, check_crc=True)
+        return None
 
     def _units(self, first: int) -> list[tuple[int, int, int]]:
         end = self._store.max_offset(STAGED_LEDGER_TOPIC, 0)
@@ -350,3 +361,14 @@ class TwoPhaseService:
             return True
         age_ms = self._clock.wall_ms() - self._snapshot_ms
         return age_ms > self._settings.store.file_reserved_time * 3_600_000 // 4
+
+
+def _refuse_if_damaged(name: str, batch: int, known: Application) -> None:
+    """Refuse a batch of which nobody knows whether it was decided, or delivered, before."""
+    if known.damaged_at >= 0:
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"the entry of staged batches at physical offset {known.damaged_at} is damaged and may be of application "
+            f"{name}: whether its batch {batch} was written before is not known. Look for its rows in the topic, and "
+            "go on with another applicationId and, if the batch is not 0, the option coordinator",
+        )

@@ -301,3 +301,47 @@ async def test_a_timed_message_waits_for_the_timer_and_one_that_no_setting_allow
     assert (
         "1 staged messages for T are lost, because the store does not take them: timer message illegal" in caplog.text
     )
+
+
+def damage(server: StandaloneServer, folder: Path, entry: int) -> None:
+    """Flip a bit in the body of an entry of the ledger, as a bad disk does."""
+    assert server._broker is not None
+    store = server._broker.store
+    (physical_offset, _, _) = store.queue_units(STAGED_LEDGER_TOPIC, 0, entry, 1)[0]
+    record = store.select_one_message(physical_offset)
+    assert record is not None
+    place = physical_offset + bytes(record).index(b'"application"') + 1
+    file = next(folder.glob("**/commitlog/00000000000000000000"))
+    with file.open("r+b") as log:
+        log.seek(place)
+        log.write(b"A")
+
+
+# entries of batch 0: decision 0, delivery 1, step 2, done 3; of batch 1 so far: decision 4, delivery 5, step 6, done 7
+@pytest.mark.parametrize("entry", range(8))
+async def test_a_batch_is_not_written_again_because_an_entry_about_it_is_damaged(
+    server: StandaloneServer, service: TwoPhaseService, tmp_path: Path, entry: int
+) -> None:
+    assert server._broker is not None
+    store = server._broker.store
+    runs = []
+    for batch in range(2):
+        staged = await stage(server, batch_of(b"a", b"b"), 2, sequence=str(batch))
+        runs.append([["x", batch, int(staged.ext["queueOffset"]), 1]])
+        await service.decide("app", batch, {"of": batch, "brokers": {}})
+        await service.deliver("app", batch, runs[batch])
+    await store.flush()
+    damage(server, tmp_path, entry)
+    service.start()
+
+    if entry < 4 or entry == 6:  # what follows says that the batch was delivered
+        assert await service.decide("app", 1, {"of": "another run", "brokers": {}}) == {"of": 1, "brokers": {}}
+        assert (await service.deliver("app", 1, runs[1])).before
+    else:
+        with pytest.raises(
+            RequestRefusedError, match=r"is damaged and may be of application app: .* another applicationId"
+        ):
+            await service.decide("app", 1 if entry == 4 else 2, {"of": "another run", "brokers": {}})
+            await service.deliver("app", 1 if entry == 4 else 2, runs[1])
+    assert store.max_offset("T", 0) == 4
+    assert await service.claim("new", "broker-b") == "broker-b"
