@@ -23,8 +23,8 @@ from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
-#: How far the version jumps: more than a master can have counted since the slave's last copy.
-VERSION_JUMP: Final = 10_000
+#: How far the version jumps: more than a master can have counted since the slave's last copy, which may be hours old.
+VERSION_JUMP: Final = 1 << 32
 
 
 class ConsumerOffsetOwnership:

@@ -122,6 +122,18 @@ def test_only_a_slave_that_takes_over_moves_its_version_ahead(broker_id: int, ju
     assert world.offsets.data_version.counter - before == jump
 
 
+async def test_what_was_consumed_at_a_slave_that_acted_counts_however_much_its_master_had_counted_since() -> None:
+    """The slave had not copied for an hour, because it was far behind the log."""
+    slave, master = BrokerWorld(), BrokerWorld()
+    copied = slave.offsets.data_version
+    ConsumerOffsetOwnership(slave.offsets, BrokerAddress("C", "broker-a", 1, "10.0.0.2"), slave.clock).start()
+    acted = slave.offsets.data_version
+    master.offsets.take_version(DataVersion(copied.counter + 1_000_000, copied.state_version, acted.timestamp - 1))
+    kept = FakeSlave({"T@G": {"0": 15}}, 0, dataVersion=acted.to_json())
+    await reverse(master, kept).take_back(SLAVE_1, "1")
+    assert master.offsets.query_offset("G", "T", 0) == 15
+
+
 def test_versions_are_compared_by_state_then_counter_then_time() -> None:
     ordered = [DataVersion(9, 0, 9), DataVersion(1, 1, 1), DataVersion(2, 1, 0), DataVersion(2, 1, 3)]
     for older, newer in pairwise(ordered):
