@@ -48,7 +48,14 @@ from maxq.protocol.body.route import (
     QueueData,
     TopicRouteData,
 )
-from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicList, TopicQueueMappingInfo
+from maxq.protocol.body.topic_config import (
+    MAX_QUEUES,
+    PERM_READ,
+    PERM_WRITE,
+    TopicConfig,
+    TopicList,
+    TopicQueueMappingInfo,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -159,12 +166,14 @@ class RouteInfoManager:
         return live.result
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Add one topic (217). From the first queue of an unknown broker on, the queue list is ignored."""
+        """Add one topic (217). From the first queue of an unknown broker on, the queue list is ignored; entries with
+        impossible numbers of queues are passed over."""
         for queue in queues:
             if queue.broker_name not in self._groups:
                 _log.warning("topic %s names the unknown broker %s", topic, queue.broker_name)
                 return
-            self._announce(topic, queue)
+            if _is_possible(topic, queue, None):
+                self._announce(topic, queue)
 
     def touch(self, cluster_name: str, broker_addr: str, *, now_ms: int) -> None:
         """Record a heartbeat (322, 904); does nothing if the broker is not known."""
@@ -253,12 +262,15 @@ class RouteInfoManager:
         for config in new.topics.values():
             yield
             queue = _queue_data(new.broker_name, config, read_only=read_only)
+            if not _is_possible(config.topic_name, queue, new.mappings.get(config.topic_name)):
+                continue
             if changed or known.get(config.topic_name) != queue:
                 self._announce(config.topic_name, queue)
         if changed:
             for topic, mapping in new.mappings.items():
                 yield
-                if (mapping.bname or new.broker_name) == new.broker_name:  # what is another's, that one announces
+                is_its_own = (mapping.bname or new.broker_name) == new.broker_name  # others announce theirs
+                if is_its_own and 0 <= mapping.total_queues <= MAX_QUEUES:
                     self._mappings.setdefault(topic, {})[new.broker_name] = mapping
 
     def _enter_live(self, new: RegistrationRequest, now_ms: int) -> BrokerLiveInfo:
@@ -541,6 +553,17 @@ def _in_steps(entries: Iterator[None]) -> Iterator[None]:
 def _queue_data(broker_name: str, config: TopicConfig, *, read_only: bool) -> QueueData:
     perm = config.perm & ~PERM_WRITE if read_only else config.perm
     return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+
+
+def _is_possible(topic: str, queue: QueueData, mapping: TopicQueueMappingInfo | None) -> bool:
+    """Return whether a broker can have so many queues: clients would make an object of each of them."""
+    total = 0 if mapping is None else mapping.total_queues
+    if all(0 <= nums <= MAX_QUEUES for nums in (queue.read_queue_nums, queue.write_queue_nums, total)):
+        return True
+    _log.error("topic %s of broker %s is ignored: it has %d read queues, %d write queues and %d global queues, and %d "
+               "of each are possible; correct it at the broker",
+               topic, queue.broker_name, queue.read_queue_nums, queue.write_queue_nums, total, MAX_QUEUES)  # fmt: skip
+    return False
 
 
 def _copy(group: BrokerData) -> BrokerData:

@@ -408,6 +408,18 @@ def test_static_topic_mappings_are_shown() -> None:
     assert route is not None and route.topic_queue_mapping_by_broker == {"broker-a": mapping}
 
 
+@pytest.mark.parametrize("queues", [-1, 65_536, (1 << 31) - 1])
+def test_a_topic_with_an_impossible_number_of_queues_is_passed_over(queues: int) -> None:
+    """Each client that asks for its route would make an object of each queue."""
+    routes = manager()
+    mapping = TopicQueueMappingInfo("Static", "__global__", queues, "broker-a", 1)
+    routes.register_broker(
+        registration(["T", topic("U", queues=queues), "Static"], mappings={"Static": mapping}), now_ms=0
+    )
+    routes.register_topic("V", [QueueData("broker-a", queues, 4, 6, 0), QueueData("broker-a", 4, queues, 6, 0)])
+    assert routes.all_topics().topic_list == ["T"]
+
+
 def test_a_registration_that_says_nothing_new_is_a_sign_of_life() -> None:
     routes, connection = manager(), object()
     routes.register_broker(registration(connection=connection, addr="a", digest=b"1"), now_ms=0)

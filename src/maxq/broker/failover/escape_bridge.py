@@ -239,5 +239,5 @@ def remote_queues(topic: str, route: TopicRouteData, own_broker_name: str) -> li
     return [
         RemoteQueue(data.broker_name, masters[data.broker_name], queue_id)
         for data in sorted(writable, key=lambda data: data.broker_name)
-        for queue_id in range(data.write_queue_nums)
+        for queue_id in data.write_queue_ids
     ]

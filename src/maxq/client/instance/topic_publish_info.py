@@ -6,9 +6,10 @@ Source: apache/rocketmq client/impl/producer/TopicPublishInfo.java, client/impl/
 
 from collections.abc import Callable, Sequence
 
+from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.static_topic import global_queues
-from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
+from maxq.protocol.body.topic_config import MAX_QUEUES, PERM_READ, PERM_WRITE
 from maxq.protocol.message.message_queue import MessageQueue
 
 QueueFilter = Callable[[MessageQueue], bool]
@@ -48,22 +49,32 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
     Of a static topic its global queues. With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed
     broker. Otherwise writable brokers that have a master, in order of their names.
+
+    Raises:
+        RemoteProtocolError: the `orderTopicConf` is not in that form.
     """
     if route.topic_queue_mapping_by_broker:
         return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
     if route.order_topic_conf:
-        queues = []
-        for entry in route.order_topic_conf.split(";"):
-            name, _, count = entry.partition(":")
-            queues += [MessageQueue(topic, name, queue_id) for queue_id in range(int(count))]
-        return queues
+        return _ordered_queues(topic, route.order_topic_conf)
     with_master = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
     queues = []
     for queue_data in sorted(route.queue_datas, key=lambda data: data.broker_name):
         if queue_data.perm & PERM_WRITE and queue_data.broker_name in with_master:
-            queues += [
-                MessageQueue(topic, queue_data.broker_name, queue_id) for queue_id in range(queue_data.write_queue_nums)
-            ]
+            queues += [MessageQueue(topic, queue_data.broker_name, queue_id) for queue_id in queue_data.write_queue_ids]
+    return queues
+
+
+def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
+    queues = []
+    for entry in filter(None, order_conf.split(";")):
+        name, _, count = entry.partition(":")
+        if not (count.isascii() and count.isdigit() and int(count) <= MAX_QUEUES):
+            raise RemoteProtocolError(
+                f"orderTopicConf of topic {topic} is {order_conf!r:.200}: write `brokerA:4;brokerB:4`, each number "
+                f"{MAX_QUEUES} at most (`maxq admin updateOrderConf`)"
+            )
+        queues += [MessageQueue(topic, name, queue_id) for queue_id in range(int(count))]
     return queues
 
 
@@ -76,7 +87,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
         if data.perm & PERM_READ
-        for queue_id in range(data.read_queue_nums)
+        for queue_id in data.read_queue_ids
     )
 
 

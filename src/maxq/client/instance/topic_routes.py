@@ -14,7 +14,7 @@ from maxq.client.instance.topic_publish_info import (
     publish_queues,
     subscribe_queues,
 )
-from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
+from maxq.errors import BrokerError, ClientError, NoRouteError, ProtocolError, RemotingError
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
 from maxq.protocol.body.topic_config import PERM_WRITE
@@ -60,7 +60,7 @@ class TopicRoutes:
                 await self.update_route(topic)
             except NoRouteError:
                 log.debug("the name server knows no route for %s", topic)
-            except (RemotingError, BrokerError) as error:
+            except (RemotingError, BrokerError, ProtocolError) as error:
                 # A route that cannot be had keeps the old one: brokers may well be there without the name server.
                 log.warning("no route for %s: %s", topic, error)
 

@@ -107,7 +107,7 @@ def topic_queues(connection: ConnectionOptions, topics: Iterable[str]) -> list[t
                         route = await admin.topics.route(topic)
                     except NoRouteError:
                         return []
-                return [(topic, data.broker_name, n) for data in route.queue_datas for n in range(data.read_queue_nums)]
+                return [(topic, data.broker_name, n) for data in route.queue_datas for n in data.read_queue_ids]
 
             found = await asyncio.gather(*(of(topic) for topic in sorted(set(topics))))
         return [queue for queues in found for queue in queues]

@@ -684,7 +684,7 @@ def _route_of(topic: str, data: TopicRouteData) -> TopicRoute:
     else:
         for one in data.queue_datas:
             if one.perm & PERM_READ and one.broker_name in brokers:
-                for queue_id in range(one.read_queue_nums):
+                for queue_id in one.read_queue_ids:
                     queues[MessageQueue(topic, one.broker_name, queue_id)] = one.broker_name
     return TopicRoute(queues, brokers)
 

@@ -7,7 +7,7 @@ Source:
 
 from dataclasses import field
 
-from maxq.protocol.body.topic_config import TopicQueueMappingInfo
+from maxq.protocol.body.topic_config import MAX_QUEUES, TopicQueueMappingInfo
 from maxq.protocol.json.json_body import JsonBody, json_body
 
 MASTER_ID = 0
@@ -22,6 +22,16 @@ class QueueData(JsonBody):
     write_queue_nums: int = 0
     perm: int = 0
     topic_sys_flag: int = 0
+
+    @property
+    def read_queue_ids(self) -> range:
+        """Return the numbers of the queues that can be read, MAX_QUEUES at most."""
+        return range(min(self.read_queue_nums, MAX_QUEUES))
+
+    @property
+    def write_queue_ids(self) -> range:
+        """Return the numbers of the queues that can be written to, MAX_QUEUES at most."""
+        return range(min(self.write_queue_nums, MAX_QUEUES))
 
 
 @json_body

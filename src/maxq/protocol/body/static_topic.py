@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
-from maxq.protocol.body.topic_config import TopicQueueMappingInfo
+from maxq.protocol.body.topic_config import MAX_QUEUES, TopicQueueMappingInfo
 from maxq.protocol.json.json_body import JsonBody, json_body
 from maxq.protocol.message.message_queue import MessageQueue
 
@@ -116,10 +116,13 @@ def is_mock_broker(name: str) -> bool:
 
 
 def global_queues(topic: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[MessageQueue, str]:
-    """Return the global queues of a topic from a route, and the brokers that lead them; NO_BROKER where none does."""
+    """Return the global queues of a topic from a route, and the brokers that lead them; NO_BROKER where none does. A
+    mapping with an impossible number of queues is passed over."""
     found: dict[MessageQueue, tuple[int, str]] = {}
     totals: dict[str, tuple[int, int]] = {}  # scope → (epoch, number of queues)
     for info in mappings.values():
+        if info.total_queues > MAX_QUEUES:
+            continue
         scope = info.scope or GLOBAL_SCOPE
         totals[scope] = max(totals.get(scope, (-1, 0)), (info.epoch, info.total_queues))
         for global_id in info.curr_id_map or {}:

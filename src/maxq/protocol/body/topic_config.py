@@ -6,7 +6,7 @@ Source:
 """
 
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -20,6 +20,10 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 PERM_PRIORITY = 8
+
+#: Most queues of a topic on one broker, and most global queues. Whoever reads a route makes an object of each of them,
+#: so no number that comes from elsewhere may be greater.
+MAX_QUEUES: Final = 65_535
 
 
 def perm_text(perm: int) -> str:

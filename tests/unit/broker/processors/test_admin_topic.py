@@ -7,6 +7,7 @@ import pytest
 
 from maxq.codes import ResponseCode
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
 from tests.unit.broker.broker_world import BrokerWorld, parsed
 
 CREATE = {
@@ -25,6 +26,31 @@ async def test_a_topic_is_made_registered_and_on_disk_before_the_answer() -> Non
     again = BrokerWorld(disk=world.disk)
     again.topics.load()
     assert again.topics.topic_config_table["T"].read_queue_nums == 4
+
+
+@pytest.mark.parametrize(
+    ("total", "global_id", "remark"),
+    [
+        (
+            (1 << 31) - 1,
+            0,
+            "totalQueues in the mapping of topic T is 2147483647, allowed is 0 to 1024",
+        ),
+        (-1, 0, "totalQueues in the mapping of topic T is -1, allowed is 0 to 1024"),
+        (1, 65_535, "the mapping of topic T has queue 65535, allowed is 0 to 65534"),
+        (1, -1, "the mapping of topic T has queue -1"),
+    ],
+)
+async def test_a_static_topic_with_an_impossible_number_of_queues_is_refused(
+    total: int, global_id: int, remark: str
+) -> None:
+    """The broker stood still while it assigned them, and so did all clients of the topic."""
+    world = BrokerWorld()
+    chains = {global_id: [LogicQueueMappingItem(0, 0, "wire-broker")]}
+    mapping = TopicQueueMappingDetail("T", "__global__", total, "wire-broker", 1, False, None, chains)
+    answer = await world.call(513, CREATE, mapping.encode())
+    assert answer.code == ResponseCode.INVALID_PARAMETER and remark in (answer.remark or "")
+    assert not world.mappings.is_static("T")
 
 
 async def test_the_same_topic_again_changes_nothing() -> None:

@@ -2,10 +2,12 @@
 
 from typing import cast
 
+import pytest
+
 from maxq.client.instance.broker_table import BrokerTable
 from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.instance.topic_routes import UNUSED_ROUNDS, TopicRoutes
-from maxq.errors import NoRouteError
+from maxq.errors import NoRouteError, RemoteProtocolError
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_rng import SimRng
@@ -16,13 +18,16 @@ class NameServer:
 
     def __init__(self) -> None:
         self.asked: dict[str, int] = {}
+        self.order_conf: dict[str, str] = {}
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         self.asked[topic] = self.asked.get(topic, 0) + 1
         if topic.startswith("No"):
             raise NoRouteError(17, f"no route of {topic}")
         return TopicRouteData(
-            queue_datas=[QueueData("b", 2, 2, 6)], broker_datas=[BrokerData("c", "b", {0: "10.0.0.1:10911"})]
+            self.order_conf.get(topic),
+            [QueueData("b", 2, 2, 6)],
+            [BrokerData("c", "b", {0: "10.0.0.1:10911"})],
         )
 
 
@@ -48,6 +53,21 @@ async def test_topics_that_were_sent_to_once_are_forgotten_and_no_longer_asked_f
     assert {topic for topic in asked if name_server.asked[topic] > asked[topic]} == {"read", "T7"}
     assert max(sizes(routes).values()) == 2
     assert (await routes.publish_info("T8", None, 4)).queues  # it is asked for again
+
+
+@pytest.mark.parametrize("wrong", ["b", "b:", "b:x", "b:-1", "b:2;c:70000"])
+async def test_a_wrong_order_configuration_of_one_topic_stands_in_nobodys_way(wrong: str) -> None:
+    """No topic behind it in the alphabet got its new route."""
+    name_server = NameServer()
+    routes = routes_of(name_server)
+    for topic in ("A", "B", "C"):
+        await routes.publish_info(topic, None, 4)
+    name_server.order_conf = {"A": "b:1;", "B": wrong, "C": "b:3"}
+    await routes.update_all([])
+    assert [len((await routes.publish_info(topic, None, 4)).queues) for topic in ("A", "B", "C")] == [1, 2, 3]
+    fresh = routes_of(name_server)
+    with pytest.raises(RemoteProtocolError, match=r"orderTopicConf of topic B is .* write `brokerA:4;brokerB:4`"):
+        await fresh.publish_info("B", None, 4)
 
 
 async def test_what_a_consumer_reads_is_never_forgotten() -> None:

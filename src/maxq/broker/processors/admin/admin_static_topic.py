@@ -12,7 +12,7 @@ from maxq.broker.processors.support import RequestProcessor, refuse_if, refuse_q
 from maxq.broker.tables.topic.topic_validator import validate_topic
 from maxq.codes import RequestCode
 from maxq.protocol.body.static_topic import TopicQueueMappingDetail
-from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.body.topic_config import MAX_QUEUES, TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -47,6 +47,7 @@ class AdminStaticTopicProcessor(RequestProcessor):
         mapping = TopicQueueMappingDetail.decode(request.body_bytes)
         if mapping.topic != topic:
             refuse_if(f"the request is about topic {topic}, its mapping about {mapping.topic}")
+        self._check_numbers(mapping)
         self._mappings.update(mapping, force=fields.opt_bool("force"))
         if not self._topics.update_topic_config(config):
             self._topics.update_data_version()  # slaves and name servers look at it
@@ -63,6 +64,18 @@ class AdminStaticTopicProcessor(RequestProcessor):
         if not await marks.make_final(marks.mark()):
             refuse_if("the mapping is stored, but earlier messages were not on disk in time: repeat the command")
         await self._store.dispatch.finish_turns()
+
+    def _check_numbers(self, mapping: TopicQueueMappingDetail) -> None:
+        """Refuse numbers of global queues that clients of the topic, and brokers that assign them queues, could not
+        visit one by one."""
+        known = self._mappings.table.get(mapping.topic or "")
+        most, total = self._settings.broker.max_queues_of_topic, 0 if known is None else known.total_queues
+        refuse_queue_nums(f"totalQueues in the mapping of topic {mapping.topic}", mapping.total_queues, most, total)
+        for global_id in mapping.hosted_queues:
+            if not 0 <= global_id < MAX_QUEUES:
+                refuse_if(
+                    f"the mapping of topic {mapping.topic} has queue {global_id}, allowed is 0 to {MAX_QUEUES - 1}"
+                )
 
     def _config(self, topic: str, fields: HeaderFields) -> TopicConfig:
         known = self._topics.select_topic_config(topic)

@@ -167,7 +167,7 @@ def readable_queues(topic: str, route: TopicRouteData, mode: MessageRequestMode)
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
         if data.perm & PERM_READ
-        for queue_id in range(data.read_queue_nums)
+        for queue_id in data.read_queue_ids
     ]
 
 

@@ -67,6 +67,14 @@ def test_clients_see_every_global_queue_and_the_newest_leader() -> None:
     }
 
 
+def test_an_impossible_number_of_queues_is_passed_over() -> None:
+    """Whoever asked for the route made an object of each of them, and was busy with that for minutes."""
+    wrong = TopicQueueMappingInfo("T", "__global__", (1 << 31) - 1, A, 2, False, {0: 0})
+    right = TopicQueueMappingInfo("T", "__global__", 1, B, 1, False, {0: 0})
+    assert global_queues("T", {A: wrong}) == {}
+    assert global_queues("T", {A: wrong, B: right}) == {MessageQueue("T", "__syslo__global__", 0): B}
+
+
 # --- the table ---
 
 
