@@ -8,6 +8,7 @@ from maxq.client.namespace import retry_topic
 from maxq.codes import RequestCode
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.route import BrokerData, ClusterInfo, TopicRouteData
+from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
 
@@ -75,19 +76,25 @@ class AdminContext:
         )
 
     async def address_of(self, queue: MessageQueue, via: str | None = None) -> str:
-        """Return the address of a queue's broker.
+        """Return the address of a queue's broker; of the one that leads it, if it is a global queue of a static topic.
 
         Args:
             via: look into the route of this topic instead (an LMQ has none of its own).
 
         Raises:
-            ClientError: the topic is not on that broker.
+            ClientError: the topic is not on that broker, or the broker that leads the queue is away.
         """
         topic = via or queue.topic
-        for name, address in await self.brokers_of_topic(topic):
-            if name == queue.broker_name:
+        route = await self.route(topic)
+        wanted = queue.broker_name
+        if is_mock_broker(wanted):
+            wanted = global_queues(topic, route.topic_queue_mapping_by_broker or {}).get(queue, NO_BROKER)
+        for name, address in answering_brokers(route):
+            if name == wanted:
                 return address
-        raise ClientError(f"topic {topic} is not on broker {queue.broker_name}")
+        if is_mock_broker(wanted):
+            raise ClientError(f"no broker that is online leads queue {queue.queue_id} of static topic {topic}")
+        raise ClientError(f"topic {topic} is not on broker {wanted}")
 
     async def broker_name_of(self, topic: str, broker: str) -> str:
         """Return the name of a broker of a topic that is given by name or by address (host:port).

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from maxq.client.admin.context import AdminContext
+from maxq.client.admin.context import AdminContext, answering_brokers
 from maxq.client.instance.client_api import fields
 from maxq.client.instance.topic_publish_info import subscribe_queues
 from maxq.codes import RequestCode, ResponseCode
@@ -12,6 +12,7 @@ from maxq.protocol.body.offsets import (
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
+from maxq.protocol.body.static_topic import global_queues
 from maxq.protocol.message.message_queue import MessageQueue
 
 LATEST = -1  # as a reset time: the end of the queue
@@ -132,9 +133,24 @@ class OffsetAdmin:
     async def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
         """Set a group's offsets to those of another group, queue by queue (43 and 15), and return them. Queues in which
         the other group has no offset are left alone: consume statistics (208, mqadmin) call that 0, and the group would
-        begin anew."""
+        begin anew. Of a static topic these are the global queues."""
+        route = await self._context.route(topic)
+        mappings = route.topic_queue_mapping_by_broker or {}
         result = {}
-        for broker_name, address in await self._context.brokers_of_topic(topic):
+        for queue in sorted(global_queues(topic, mappings)):
+            address = await self._context.address_of(queue)
+            try:
+                at = await self._api.query_consumer_offset(address, source_group, queue, zero_if_none=False)
+            except BrokerError as error:
+                if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                    raise
+                continue
+            if at is not None:
+                await self._api.update_consumer_offset(address, target_group, queue, at, oneway=False)
+                result[queue] = at
+        for broker_name, address in answering_brokers(route):
+            if broker_name in mappings:
+                continue
             committed = (await self.all_committed(address)).offset_table.get(f"{topic}@{source_group}", {})
             for queue_id, offset in sorted(committed.items()):
                 queue = MessageQueue(topic, broker_name, queue_id)

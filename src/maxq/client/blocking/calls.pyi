@@ -475,7 +475,7 @@ class OffsetCalls(Part[OffsetAdmin]):
     def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
         """Set a group's offsets to those of another group, queue by queue (43 and 15), and return them. Queues in which
         the other group has no offset are left alone: consume statistics (208, mqadmin) call that 0, and the group would
-        begin anew.
+        begin anew. Of a static topic these are the global queues.
         """
     def of_members(
         self, group: str, topic: str, client_address: str | None = None

@@ -220,9 +220,15 @@ class MQClientAPI:
 
     # --- offsets ---
 
-    async def query_consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
-        """Return the committed queue offset of a group; None if it has none (code 22)."""
-        ext = fields(consumerGroup=group, topic=queue.topic, queueId=queue.queue_id)
+    async def query_consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, *, zero_if_none: bool = True
+    ) -> int | None:
+        """Return the committed queue offset of a group; None if it has none (code 22). With `zero_if_none`, a broker
+        that has every message of the queue says 0 instead."""
+        ext = fields(
+            consumerGroup=group, topic=queue.topic, queueId=queue.queue_id,
+            setZeroIfNotFound=None if zero_if_none else False,
+        )  # fmt: skip
         response = await self.call(
             address,
             RequestCode.QUERY_CONSUMER_OFFSET,

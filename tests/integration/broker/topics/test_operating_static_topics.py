@@ -1,0 +1,57 @@
+"""What operators do with static topics."""
+
+import pytest
+
+from maxq.api import Message, MessageQueue, async_admin, async_producer
+from maxq.errors import ClientError
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker
+
+FAST = {"poll_name_server_interval": 100, "heartbeat_broker_interval": 100}
+GLOBAL = "__syslo__global__"
+
+
+@pytest.fixture
+async def brokers(start_broker: Start, namesrv: str) -> dict[str, RunningBroker]:
+    return {
+        name: await start_broker(name, brokerName=name, namesrvAddr=namesrv, mappedFileSizeCommitLog=8 << 20)
+        for name in ("broker-a", "broker-b")
+    }
+
+
+async def test_a_group_is_put_where_another_one_is(brokers: dict[str, RunningBroker], namesrv: str) -> None:
+    """Numbers and offsets of physical queues were sent as global ones: the group passed over messages."""
+    queues = [MessageQueue("Static", GLOBAL, number) for number in range(3)]
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 1, ["broker-b"])
+        await admin.static_topics.create("Static", 3, ["broker-a", "broker-b"])
+        await admin.static_topics.remap("Static", ["broker-a"])
+        assert await admin.offsets.queues("Static") == queues
+        for number in range(3):
+            for queue in queues:
+                await producer.send(Message("Static", b"%d" % number), queue=queue)
+        ends = [await admin.offsets.max(queue) for queue in queues]
+        assert ends[0] > 3 == ends[1]  # it has moved
+        with pytest.raises(ClientError, match="group Source has no offsets of topic Static to clone"):
+            await admin.offsets.clone("Source", "Target", "Static")
+        for broker in brokers.values():
+            for group in ("Source", "Target"):
+                await admin.groups.create(broker.address, SubscriptionGroupConfig(group))
+        with pytest.raises(ClientError, match="group Source has no offsets of topic Static to clone"):
+            await admin.offsets.clone("Source", "Target", "Static")
+        await admin.offsets.commit("Source", queues[0], ends[0] - 1)
+        await admin.offsets.commit("Source", queues[1], 2)
+        cloned = await admin.offsets.clone("Source", "Target", "Static")
+        assert cloned == {queues[0]: ends[0] - 1, queues[1]: 2}
+        for group in ("Source", "Target"):
+            assert [await admin.offsets.committed(group, queue) for queue in queues[:2]] == [ends[0] - 1, 2]
+
+
+async def test_an_operator_is_told_that_no_broker_leads_a_queue(
+    brokers: dict[str, RunningBroker], namesrv: str
+) -> None:
+    async with async_admin(namesrv) as admin:
+        await admin.static_topics.create("Static", 1, ["broker-b"])
+        with pytest.raises(ClientError, match="no broker that is online leads queue 7 of static topic Static"):
+            await admin.offsets.max(MessageQueue("Static", GLOBAL, 7))
