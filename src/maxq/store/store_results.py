@@ -104,7 +104,8 @@ class GetMessageResult:
         cold: parts of files that are not in memory: bring them in (`bring_in`), off the loop, before they are sent.
         must_read_first: nothing was examined, for the properties to be tested are in `cold`: bring it in, ask again.
         filtered_count: messages whose properties were tested and did not match.
-        passed_over: queue offsets of units that point to no whole record, of those that were to be taken.
+        passed_over: queue offsets of units that point to no whole record, of those that were to be taken; of a bulk
+            pull also the places of damaged messages, whatever its filter. In no order.
     """
 
     status: GetMessageStatus

@@ -26,10 +26,10 @@ from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces, usual_piece_bytes
 from maxq.pipeline.store.store_folder import OWNER_FILE, open_store, owner_of
 from maxq.pipeline.wire.queue_range import QueueRange
-from maxq.pipeline.wire.wire_reader import runs
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 from maxq.protocol.message.record_layout import MIN_RECORD_SIZE
+from maxq.protocol.offset_runs import runs
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, UNIT_SIZE, QueueFiles

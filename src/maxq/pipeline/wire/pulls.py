@@ -17,7 +17,7 @@ thrown away.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
@@ -29,6 +29,7 @@ from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
+from maxq.protocol.offset_runs import read_runs
 
 log: Final = logging.getLogger(__name__)
 
@@ -87,7 +88,8 @@ class Chunk(NamedTuple):
         delta: added to the records' own queue offsets (static topics); None: they are right.
         available: first and one past the last offset that the broker has.
         is_master: a master sent it; what a slave lacks, or has damaged, its master may have.
-        passed_over: offsets at which a MaxQ broker has no whole record, of those that it was to select.
+        passed_over: ranges [first, end) of the records' own offsets at which a MaxQ broker has no whole record,
+            whatever it was to select.
     """
 
     view: memoryview
@@ -96,7 +98,7 @@ class Chunk(NamedTuple):
     delta: int | None
     available: tuple[int, int]
     is_master: bool
-    passed_over: tuple[int, ...] = ()
+    passed_over: Sequence[tuple[int, int]] = ()
 
 
 @dataclass
@@ -318,7 +320,7 @@ class RangePull:
                 view = connection.receive_body(size)
             self.position = next_offset
             delta = command.ext.get("offsetDelta")
-            passed_over = tuple(int(text) for text in command.ext.get("maxqPassedOver", "").split(",") if text)
+            passed_over = read_runs(command.ext.get("maxqPassedOver", ""))
             yield Chunk(
                 view, first, next_offset, None if delta is None else int(delta), available, is_master, passed_over
             )

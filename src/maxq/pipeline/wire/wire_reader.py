@@ -1,6 +1,6 @@
 """What a task over the wire yields: Arrow batches of the ranges of a partition."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message import record_layout as layout
 from maxq.protocol.message.message import MessageExt, decode_inner_batch, decode_record, encode_record
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.offset_runs import runs
 from maxq.store.log import record_cy as rc
 
 #: First offset, one past the last, and what is the matter with them.
@@ -109,13 +110,16 @@ class WireReader:
         first, end = max(chunk.first, wanted.first), min(chunk.next, wanted.last)
         if len(rows) == end - first:
             return view, rows, []
-        damage += [(offset + (chunk.delta or 0), _PASSED_OVER) for offset in chunk.passed_over]
-        # what is told holds also where a filter leaves the rest out
         lost = [(offset, offset + 1, reason) for offset, reason in damage if first <= offset < end]
+        # what is told holds also where a filter leaves the rest out
+        delta = chunk.delta or 0
+        named = [(max(start + delta, first), min(stop + delta, end)) for start, stop in chunk.passed_over]
+        lost += [(start, stop, _PASSED_OVER) for start, stop in named if start < stop]
         # a chunk without records leads from one part of a static topic's queue to the next; offsets between have none
         is_way = is_mock_broker(wanted.broker_name) and not len(chunk.view)
         if not self._settings.selects and not is_way and not client.may_have_holes(wanted.queue):
             there = {*rows[:, rc.C_QUEUE_OFFSET].tolist(), *(offset for offset, _ in damage)}
+            there.update(offset for one in named for offset in range(*one))
             missing = runs(offset for offset in range(first, end) if offset not in there)
             lost += [(start, stop, _PASSED_OVER) for start, stop in missing]
         return view, rows, lost
@@ -165,19 +169,6 @@ def _shifted(rows: Rows, distance: int) -> Rows:
         for column in POSITION_COLUMNS:
             rows[:, column] += distance
     return rows
-
-
-def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Join ascending numbers to ranges [first, end)."""
-    first = end = None
-    for number in numbers:
-        if first is None or end is None or number != end:
-            if first is not None and end is not None:
-                yield first, end
-            first = number
-        end = number + 1
-    if first is not None and end is not None:
-        yield first, end
 
 
 def exact_tags(expression: str, kind: str) -> frozenset[str]:

@@ -149,3 +149,42 @@ def collect(
         min_physical_offset, max_units,
     )  # fmt: skip
     return result
+
+
+def lost_units(
+    view: cython.const[cython.uchar][::1],  # type: memoryview
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    first_index: cython.longlong,
+    min_physical_offset: cython.longlong,
+):
+    # type: (...) -> list[int]
+    """Return the queue offsets of those units in view[start:end] that keep the place of a message that the log does not
+    have: of a damaged one, blanks, zeros. `collect` passes over them. Units of what retention freed are not among them.
+
+    Args:
+        first_index: queue offset of the first unit.
+        min_physical_offset: where the log begins.
+    """
+    if start < 0 or end > len(view):
+        raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
+    found = []
+    buf: cython.p_uchar
+    p: cython.Py_ssize_t = start
+    index: cython.longlong = first_index
+    size: cython.longlong
+    is_damaged: cython.bint
+    if start >= end:
+        return found
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+    else:
+        buf = memoryview(view)
+    while p + 20 <= end:
+        size = i32(buf, p + 8)
+        is_damaged = i64(buf, p + 12) == _DAMAGED and i64(buf, p) >= min_physical_offset
+        if is_damaged or size == _BLANK_UNIT_SIZE or size <= 0:
+            found.append(index)
+        p += 20
+        index += 1
+    return found

@@ -18,7 +18,7 @@ from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView, with_tags
-from maxq.store.queue.unit_scan_cy import UnitScan, collect
+from maxq.store.queue.unit_scan_cy import UnitScan, collect, lost_units
 from maxq.store.read.gather_cy import gather
 from maxq.store.store_results import (
     OMIT_RECORDS,
@@ -193,6 +193,9 @@ class MessageReader:
             result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
             result.must_read_first = True
             return
+        if bulk is not None:
+            end = units.start + (scan.next_index - offset) * CQ_STORE_UNIT_SIZE
+            result.passed_over = lost_units(units.view, units.start, end, offset, self._commit_log.min_offset)
         buffers = self._cut(scan.ranges, max_physical) if bulk is None else self._gather(scan, max_physical, bulk)
         if buffers is None:
             self._collect_singly(queue, offset, scan, result)

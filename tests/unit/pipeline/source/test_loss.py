@@ -4,16 +4,19 @@ The server's log has files of 64 KiB: retention has freed the first ones, some m
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import DataLossError
+from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.predicate import given_conditions
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source import files as files_module
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
+from maxq.pipeline.source.pushdown import conditions_of
 from maxq.pipeline.source.scan import read_scan
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.queue_range import QueueRange
@@ -64,12 +67,17 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def batch(server: Standalone, topic: str, way: str, **more: str) -> list[int]:
+def batch(server: Standalone, topic: str, way: str, conditions: Conditions | None = None, **more: str) -> list[int]:
     """Offsets that a batch gives."""
-    wanted = options(server, topic, way, **more)
-    parts = plan_batch(wanted, Conditions())
+    wanted, conditions = options(server, topic, way, **more), conditions or Conditions()
+    parts = plan_batch(wanted, conditions)
     assert way == "wire" or any(part.files for part in parts), "nothing was read from files"
-    return sorted(row["queueOffset"] for part in parts for one in read_scan(wanted, part) for row in one.to_pylist())
+    return sorted(
+        row["queueOffset"]
+        for part in parts
+        for one in read_scan(wanted, part, conditions.hint)
+        for row in one.to_pylist()
+    )
 
 
 def from_zero(topic: str) -> str:
@@ -126,6 +134,58 @@ def damaged(cut: Standalone) -> Standalone:
     body = b"damaged 12\0"
     flip(cut, body, -88 + 4 + 1)  # in the magic code: 88 bytes are before a body
     return cut
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """Of the topic's 20 messages 12 and 13 are damaged, and the start after it has put a filler over them."""
+    folder = tmp_path_factory.mktemp("filled")
+    settings = {"mappedFileSizeCommitLog": str(64 << 10), "enablePropertyFilter": "true"}
+    with Standalone(folder, settings=settings) as server:
+        with Admin(server.namesrv_address) as admin:
+            admin.topics.create(server.broker_address, TopicConfig("Damaged", 1, 1))
+        with Producer("tests", server.namesrv_address) as producer:
+            for n in range(20):
+                message = Message("Damaged", b"damaged %d\0" % n + bytes(SIZE))
+                message.tags, message.keys = "odd" if n % 2 else "even", "all"
+                producer.send(message)
+    flip(server, b"damaged 12\0", 0)
+    flip(server, b"damaged 13\0", 0)
+    (server.store / "abort").touch()  # as after a kill
+    for name in ("checkpoint", "inventory.json"):
+        (server.store / name).unlink(missing_ok=True)
+    with Standalone(folder, settings=settings) as server:
+        assert (server.store / "damaged").exists(), "no filler was put over them"
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, range(20)),
+        ({"subExpression": "odd"}, range(1, 20, 2)),
+        ({"subExpression": "even"}, range(0, 20, 2)),
+        ({"predicate": '[["tags","=","odd"]]'}, range(1, 20, 2)),
+        ({"predicate": '[["keys","contains","all"]]'}, range(20)),
+        ({"subExpressionType": "SQL92", "subExpression": "TAGS = 'odd'"}, range(1, 20, 2)),
+        ({"subExpressionType": "SQL92", "subExpression": "TAGS = 'none of them'"}, []),
+    ],
+    ids=str,
+)
+def test_filled_damage_is_seen_through_every_filter(
+    filled: Standalone, way: str, given: dict[str, str], wanted: Sequence[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    if way != "wire" and "subExpressionType" in given:
+        pytest.skip("the broker evaluates SQL92: files are not read")
+    predicate = given_conditions(OptionValues(given, "rocketmq"))
+    conditions = conditions_of(predicate, with_hint="subExpression" not in given)
+    kind = dict(given)
+    kind.pop("predicate", None)
+    with pytest.raises(DataLossError, match=r"queue Damaged/broker-a/0: wanted offset 12, .* 2 offsets "):
+        batch(filled, "Damaged", way, conditions, **kind)
+    found = batch(filled, "Damaged", way, conditions, failOnDataLoss="false", **kind)
+    assert [n for n in found if n in wanted] == [n for n in wanted if n not in (12, 13)]
+    assert "2 messages are lost" in caplog.text
 
 
 def test_a_damaged_record_is_an_error_or_counted(

@@ -63,3 +63,14 @@ def test_collect_passes_over_blanks_and_cleaned_records(form: ModuleType) -> Non
     units = unit(0, 0x7FFFFFFF, 0) + unit(50, 10, 0) + unit(100, 10, 0)
     found = take(form, units, min_physical_offset=100)
     assert (found.ranges, found.next_index) == ([(100, 10)], 13)
+
+
+def test_places_of_damaged_messages_are_told_and_what_retention_freed_is_not(form: ModuleType) -> None:
+    lost = form.DAMAGED_TAGS_CODE
+    units = unit(50, 10, lost) + unit(50, 10, 0) + unit(100, 10, lost) + unit(100, 10, 0) + unit(0, 0x7FFFFFFF, 0)
+    units += bytes(20) + unit(110, 10, 7)
+    assert form.lost_units(memoryview(units), 0, len(units), 10, 100) == [12, 14, 15]
+    assert form.lost_units(memoryview(units), 60, 100, 13, 100) == [14]
+    assert form.lost_units(memoryview(units), 0, 0, 10, 100) == []
+    with pytest.raises(ValueError, match="outside"):
+        form.lost_units(memoryview(units), 0, len(units) + 1, 10, 100)

@@ -24,6 +24,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUSPEND, PullMessageRequestHeader
+from maxq.protocol.offset_runs import written_runs
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.store.read.gather_cy import OMIT_BODY, OMIT_BODY_AND_PROPERTIES, OMIT_NOTHING
 from maxq.store.store_results import OMIT_RECORDS, BulkRead, GetMessageResult, GetMessageStatus
@@ -279,7 +280,7 @@ class PullMessageProcessor:
         if incarnation is not None:
             ext["maxqIncarnation"] = str(incarnation)
         if is_bulk and result.passed_over:
-            ext["maxqPassedOver"] = ",".join(map(str, result.passed_over))
+            ext["maxqPassedOver"] = written_runs(result.passed_over)
         if outcome.code != ResponseCode.SUCCESS:
             return request.reply(outcome.code, outcome.remark, ext)
         if is_bulk:
