@@ -241,10 +241,11 @@ class AckMessageProcessor(RequestProcessor):
         elif self._is_done(header, handle):  # a check point more would make the message come once more
             end = self._buffer.noted_end()
         else:
-            self._buffer.add_renewed(point, handle.revive_qid, by=old.key)
+            until_ms = handle.pop_time + handle.invisible_time
+            self._buffer.add_renewed(point, handle.revive_qid, by=old.key, until_ms=until_ms)
             self._count(old.group, old.topic, 1)
             try:
-                end = await self._ack_elsewhere(old, handle.revive_qid, handle.pop_time + handle.invisible_time)
+                end = await self._ack_elsewhere(old, handle.revive_qid, until_ms)
             except RequestRefusedError:
                 self._buffer.take_away(point)
                 raise

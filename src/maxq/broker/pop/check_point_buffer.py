@@ -232,15 +232,29 @@ class CheckPointBuffer:
         self._mark_alone(old, bit)
         return Acked(1, end)
 
-    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: PointKey) -> None:
-        """Give a check point of its own to a message whose check point was handed over. The caller acknowledges it
-        there behind this, and calls `take_away` if that fails."""
+    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: PointKey, until_ms: int) -> None:
+        """Give a check point of its own to a message whose check point was handed over, and ends at `until_ms` (wall).
+        The caller acknowledges it there in the same turn of the loop, and calls `take_away` if that fails. A start
+        that finds no later record acknowledges it once more (`unacknowledged`)."""
         if not self._live:
             self.on_filled()
         live = self._insert(self._number(), point, revive_qid, -1)
         self._renew(live, {by: None})
-        offset, _ = self.journal.write({"p": [_entry(live)], "h": _earlier(live)})
-        self._noted([live], offset)
+        rows = {"p": [_entry(live)], "h": _earlier(live), "w": [[live.number, until_ms]]}
+        self._noted([live], self.journal.write(rows)[0])
+
+    def unacknowledged(self, rows: Iterable[list[int]]) -> list[LateAck]:
+        """Return the acks that may be missing in the revive topic after the journal's last record of check points,
+        whose rows "w" these are."""
+        found: list[LateAck] = []
+        for number, until_ms in rows:
+            live = self._by_number.get(number)
+            if live is None:
+                continue
+            for topic, group, queue_id, start, pop_time, name in live.earlier:
+                old = PopCheckPoint(topic, group, queue_id, start, pop_time, until_ms - pop_time, name)
+                found.append(LateAck(old, [live.point.start_offset], live.revive_qid))
+        return found
 
     def take_away(self, point: PopCheckPoint) -> None:
         """End a check point that was added but whose receipt is not given to a consumer: its messages are not

@@ -20,6 +20,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
     u   copies in retry topics of which a start does not know whose they are (unfinished_revives.py): [topic, queue,
         offset]
+    w   check points in whose place the message has another one in the revive topic, which is acknowledged there by the
+        next record of the log: [number of the check point, when the time of the other one is over, ms]
     c   such copies that belong to the check points which the same record ends: [topic, queue, offset]
 
 Rows of a topic that was deleted behind the record count for nothing: one of that name that was made since begins anew.
@@ -77,9 +79,10 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "o": (str, str, int, int, dict),
     "u": (str, int, int),
     "c": (str, int, int),
+    "w": (int, int),
 }
 _TOPICS: Final = {"p": 1, "r": 0, "b": 0, "o": 0, "u": 0, "c": 0}  # the place of the topic in a row
-_IN_ORDER: Final = "phaltedrbouc"  # in which a start takes in the rows of a record
+_IN_ORDER: Final = "phaltedrboucw"  # in which a start takes in the rows of a record
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000

@@ -128,6 +128,7 @@ class PopService:
         self._appended_before = 0  # physical end of the log when this broker became the active one, visible or not
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         self._read_end = 0  # of the journal, by queue offset
+        self._renewed: list[list[int]] = []  # rows "w" of its last record of check points
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
@@ -318,6 +319,8 @@ class PopService:
         await self._replay()
         with self._passed_over("the repair of records that a kill interrupted, so some messages may come twice"):
             self._finish_interrupted()
+            for late in () if self._stood_in else self._buffer.unacknowledged(self._renewed):
+                await self._ack_late(late)
         if self._stood_in:
             self._buffer.keep_ended(self._read_end)
         for told in filter(None, (self._still_known(), *self._handed_back())):  # others know of what came later
@@ -362,7 +365,7 @@ class PopService:
         return hand_back.without(told, taken) if taken else told
 
     async def _ack_late(self, late: LateAck) -> None:
-        """Apply an ack whose check point is in the revive topic, or was revived."""
+        """Write an ack whose check point is in the revive topic, or was revived."""
         point = late.point
         ack = AckMsg(
             point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name,
@@ -370,7 +373,7 @@ class PopService:
         )  # fmt: skip
         result = await self._records.put_ack(ack, late.revive_qid, point.revive_time)
         if not result.ok:
-            log.error("acks of %s@%s that a slave took could not be stored, so %d messages are delivered again: %s",
+            log.error("acks of %s@%s that were taken could not be stored, so %d messages are delivered again: %s",
                       ack.topic, ack.group, len(ack.offsets), result.remark or result.status.name)  # fmt: skip
 
     def _open(self) -> None:
@@ -408,6 +411,7 @@ class PopService:
 
     async def _replay(self) -> None:
         """Apply the records of the pop journal to check points, orders and offsets."""
+        self._renewed = []
         known: dict[tuple[Any, ...], int] = {}
         resets = _TakenResets()
         count = 0
@@ -480,6 +484,8 @@ class PopService:
             self._journal.note_set(offset)
         self._orders.replay(offset, entries)
         self._revive.replay(offset, entries)
+        if entries.keys() - {"r"}:  # an operator may have given an order since this start
+            self._renewed = entries.get("w", [])
         self._unfinished.replay(offset, entries)
 
     async def _tick(self) -> None:

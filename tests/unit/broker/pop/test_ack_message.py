@@ -62,8 +62,8 @@ class Buffer:
     def noted_end(self) -> int:
         return self.end
 
-    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: tuple[Any, ...]) -> int:
-        assert by == KEY
+    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: tuple[Any, ...], until_ms: int) -> int:
+        assert (by, until_ms) == (KEY, POP_TIME + INVISIBLE)
         self.asked.append(("add", point, revive_qid))
         return self.end
 

@@ -18,7 +18,7 @@ from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
 from maxq.codes import ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
-from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
+from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.message.message import MessageExt
 from maxq.store.context.running_flags import DISK_FULL
 from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
@@ -213,6 +213,30 @@ async def test_what_is_noted_while_a_start_reads_the_journal_hides_no_copy_that_
     parts.clock.now_ms += 1_100
     await _until(lambda: len(parts.buffer) == 0)
     assert _copies(parts) == [b"0"]
+
+
+@pytest.mark.parametrize("more", ["nothing", "an operator's order", "an ack"])
+async def test_a_message_whose_time_was_changed_as_its_broker_was_killed_comes_once(
+    parts: PopParts, serve: Callable[[PopParts], Service], more: str
+) -> None:
+    """It was handed over to the revive topic, and the kill came between its new check point and the ack of the old
+    one."""
+    service = await _started(serve(parts))
+    old = _popped(parts, 0, 1, invisible_time=10_000)
+    parts.buffer.handed_over(parts.buffer.those([old.key]))
+    parts.clock.now_ms += 1_000
+    new = parts.point(0, 1, invisible_time=20_000)
+    parts.buffer.add_renewed(new, 3, by=old.key, until_ms=old.revive_time)
+    if more == "an operator's order":
+        parts.buffer.set_cursors({("T", "Other", 0): 0})
+    elif more == "an ack":  # the broker has lived on
+        (live,) = parts.buffer.those([_popped(parts, 1, 1).key])
+        parts.buffer.ack(live, [1])
+    service.stop()
+    await _started(serve(parts))
+    acks = [AckMsg.decode(record.body, is_batch=True) for record in parts.stored(REVIVE, 3) if record.tags == "bAck"]
+    assert [(ack.key, ack.offsets) for ack in acks] == ([] if more == "an ack" else [(old.key, [0])])
+    assert len(parts.buffer.those([new.key])) == 1
 
 
 async def test_who_is_not_sure_of_its_role_gives_nothing_again(
