@@ -666,7 +666,7 @@ class CheckPointBuffer:
             queue = topic, group, queue_id
             self._cursors.pop(queue, None)
             to = reset if known is None else known.get(queue, reset)
-            committed = self._offsets.query_offsets(group, topic).get(queue_id, -1)  # whether a reset waits or not
+            committed = self._offsets.query_committed(group, topic, queue_id)
             if to != committed:  # -1: the group begins anew
                 self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, to)
         for topic, group, queue_id, begin in entries.get("b", ()):

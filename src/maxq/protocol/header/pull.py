@@ -24,6 +24,7 @@ class PullMessageRequestHeader(CommandHeader):
             maxMsgNums says, whatever the limits of ordinary pulls are. Java's brokers ignore it.
         maxq_omit: what the reader does not want of each record: `body`, `body,properties`, or `records` (only the
             places are told). Records without them are records still, of less bytes.
+        lo: `false`: of a physical queue that is part of a static topic; another broker asks for its reader.
     """
 
     consumer_group: str
@@ -43,6 +44,7 @@ class PullMessageRequestHeader(CommandHeader):
     lite_topic: str | None = None
     maxq_max_bytes: int | None = None
     maxq_omit: str | None = None
+    lo: str | None = None
 
 
 @header

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -13,12 +14,14 @@ from maxq.api import (
     Message,
     MessageExt,
     async_admin,
+    async_lite_pull_consumer,
     async_producer,
     async_push_consumer,
     async_simple_consumer,
     async_transaction_producer,
 )
 from maxq.client.admin.admin import Admin
+from maxq.client.admin.offsets import LATEST
 from maxq.client.admin.static_topic_plan import BrokerPart
 from maxq.codes import RequestCode
 from maxq.errors import ClientError, NoRouteError
@@ -313,6 +316,71 @@ async def test_a_transaction_on_a_queue_that_has_moved_is_ended_by_its_producer(
         for number in range(COUNT):
             result = await producer.send_message_in_transaction(Message("Static", b"%d" % number), None)
             assert result.end_error is None, result
+
+
+async def test_a_group_that_goes_back_to_an_older_part_goes_on_there(
+    brokers: dict[str, RunningBroker], namesrv: str
+) -> None:
+    async def read(most: int, *, from_begin: bool = False) -> list[bytes]:
+        """What the next consumer of the group gets, which commits and ends then."""
+        found: list[bytes] = []
+        consumer = async_lite_pull_consumer(
+            "Readers", namesrv, auto_commit=False, pull_batch_size=1, rebalance_interval=100, **FAST,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )  # fmt: skip
+        await consumer.subscribe("Static")
+        async with consumer:
+            await consumer.wait_for_assignment()
+            if from_begin:
+                (queue,) = consumer.assignment()
+                await consumer.seek_to_begin(queue)
+            while len(found) < most:
+                messages = await consumer.poll(10_000)
+                assert messages, found
+                found += [message.body for message in messages]
+            await consumer.commit()
+        return found
+
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        bodies = [b"%d" % number for number in range(2 * COUNT)]
+        for body in bodies[:COUNT]:
+            await producer.send(Message("Static", body))
+        await admin.static_topics.remap("Static", ["broker-b"])
+        for body in bodies[COUNT:]:
+            await producer.send(Message("Static", body))
+        assert await read(2 * COUNT) == bodies
+        assert await read(2, from_begin=True) == bodies[:2]
+        assert await read(2 * COUNT - 2) == bodies[2:]
+
+
+async def test_a_reset_leads_back_into_an_older_part(brokers: dict[str, RunningBroker], namesrv: str) -> None:
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        bodies = [b"%d" % number for number in range(2 * COUNT)]
+        for body in bodies[:COUNT]:
+            await producer.send(Message("Static", body))
+        await admin.static_topics.remap("Static", ["broker-b"])
+        for body in bodies[COUNT:]:
+            await producer.send(Message("Static", body))
+        async with reading(namesrv, "Static") as read:
+            await until(lambda: len(read) == 2 * COUNT)
+            (queue,) = await admin.offsets.queues("Static")
+            with pytest.raises(ClientError, match="leads queue 1 of static topic Static"):
+                await admin.offsets.max(replace(queue, queue_id=1))
+            assert await admin.offsets.reset_by_time("Readers", "Static", 0) == {queue: 0}
+            await until(lambda: len(read) >= 4 * COUNT)  # the running member hears of it
+            assert read[-2 * COUNT :] == bodies
+        await admin.offsets.reset_by_time("Readers", "Static", 0)  # nobody is there to hear of it
+        progress = await admin.groups.consume_stats("Readers", "Static")
+        assert progress.offset_table[queue].consumer_offset == 0
+        await admin.offsets.reset_by_time("Readers", "Static", LATEST)
+        await producer.send(Message("Static", b"new"))
+        async with reading(namesrv, "Static") as read:
+            await until(lambda: read == [b"new"])
+        assert await admin.offsets.reset_queue("Readers", queue, 1) == 1
+        async with reading(namesrv, "Static") as read:
+            await until(lambda: read == [*bodies[1:], b"new"])
 
 
 async def test_what_lies_where_queues_were_is_popped_there(brokers: dict[str, RunningBroker], namesrv: str) -> None:

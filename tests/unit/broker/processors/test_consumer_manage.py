@@ -47,6 +47,23 @@ async def test_who_wants_it_moves_no_offset_back_and_begins_no_group_anew() -> N
     assert await committed(8) == "8"
 
 
+async def test_a_part_of_a_static_topic_is_told_that_a_group_has_gone_back_from_it() -> None:
+    """Resets are the business of the broker that leads the global queue."""
+    world = world_with_group()
+    part = {**PLACE, "lo": "false", "setZeroIfNotFound": "false"}
+    assert (await world.call(15, {**part, "commitOffset": "-1"})).code == 0
+    assert not world.offsets.query_offsets("G", "T")  # it was never there
+    await world.call(15, {**part, "commitOffset": "17"})
+    await world.call(15, {**part, "commitOffset": "-1"})
+    assert (await world.call(14, part)).code == 22
+    world.offsets.assign_reset_offsets("T", "G", {0: 3}, {0: -1})
+    assert (await world.call(14, part)).code == 22
+    await world.call(15, {**part, "commitOffset": "8", "maxqIfAhead": "true"})
+    assert world.offsets.has_offset_reset("T", "G", 0)
+    await world.call(15, {**part, "commitOffset": "5"})
+    assert (await world.call(14, PLACE)).ext == {"offset": "5"}
+
+
 async def test_where_a_group_begins_is_on_the_disk_when_its_member_hears_that_it_is_committed() -> None:
     """A broker that is killed then would let the next member begin where the queue ends by that time."""
     world = world_with_group()

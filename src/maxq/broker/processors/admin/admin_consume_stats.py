@@ -105,9 +105,10 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         return stats
 
     def _offsets_of(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        consumer_offset = self._offsets.query_offset(group, topic, queue_id)
-        if not self._is_static(topic):  # of a static one, who puts the parts together must know where there is none
-            consumer_offset = max(consumer_offset, 0)
+        if self._is_static(topic):  # who puts the parts together must know where there is none, also after a reset
+            consumer_offset = self._offsets.query_committed(group, topic, queue_id)
+        else:
+            consumer_offset = max(self._offsets.query_offset(group, topic, queue_id), 0)
         last = self._store.store_time_at(topic, queue_id, consumer_offset - 1) if consumer_offset > 0 else 0
         return OffsetWrapper(
             broker_offset=max(self._store.max_offset(topic, queue_id), 0),

@@ -117,7 +117,8 @@ class PurgeTopicProcessor(RequestProcessor):
         rows = []
         for group in sorted(self._offsets.which_group_by_topic(topic)):
             consumed = self._offsets.query_offsets(group, topic)
-            unread = sum(max(0, bounds[queue_id] - at) for queue_id, at in consumed.items() if queue_id in bounds)
+            reached = {queue_id: max(at, 0) for queue_id, at in consumed.items() if queue_id in bounds}
+            unread = sum(max(0, bounds[queue_id] - at) for queue_id, at in reached.items())
             rows.append({"group": group, "unread": unread})
             await turns.rest()
         return rows

@@ -58,7 +58,10 @@ class ConsumerManageProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id = fields.required_int("queueId")
-        offset = self._offsets.query_offset(group, topic, queue_id)
+        if fields.opt_str("lo") == "false":  # the leader of the global queue tells members of a reset, not this broker
+            offset = self._offsets.query_committed(group, topic, queue_id)
+        else:
+            offset = self._offsets.query_offset(group, topic, queue_id)
         if offset >= 0:
             if self._settings.store.broker_role == SLAVE:
                 self._offsets.note_reader(connection.remote_address, group, topic, queue_id)
@@ -81,7 +84,8 @@ class ConsumerManageProcessor(RequestProcessor):
         maxqIfAhead: clients may have committed more at the master meanwhile. With maxqOperatorChange it names the
         operator's change of which the client knew: if that is the reset that waits, the reset has ended there. A member
         of a new group says with maxqIfNone where the group begins, unless another member has said so before; the answer
-        comes when that is on the disk."""
+        comes when that is on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset
+        waits; a negative offset there says that the group has gone back to an earlier part."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -100,6 +104,13 @@ class ConsumerManageProcessor(RequestProcessor):
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         use_reset = self._settings.broker.use_server_side_reset_offset
         self._offsets.end_known_reset(topic, group, queue_id, fields.opt_long("maxqOperatorChange") or 0)
+        is_part = fields.opt_str("lo") == "false" and not fields.opt_bool("maxqIfAhead")
+        if is_part and offset < 0:
+            if self._offsets.query_committed(group, topic, queue_id) >= 0:
+                self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, -1)
+            return request.reply()
+        if is_part:
+            self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
         if use_reset and self._offsets.has_offset_reset(topic, group, queue_id):
             log.info(
                 "group %s, %s queue %d: commit of %d ignored, because a reset is pending",

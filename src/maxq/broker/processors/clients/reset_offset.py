@@ -1,7 +1,8 @@
 """ResetOffsetProcessor: lets a group go on elsewhere (222), and asks its members where they are (223).
 
 With useServerSideResetOffset the broker itself sends the members elsewhere: their next pull of a queue is answered
-PULL_OFFSET_MOVED with the new place. Otherwise the members are told (220) and do it.
+PULL_OFFSET_MOVED with the new place. Otherwise the members are told (220) and do it. Of static topics the broker that
+leads a global queue asks for each part (static_topic_gate.py), with `lo=false`: these are always reset here.
 
 Source:
     broker/processor/AdminBrokerProcessor.java resetOffset, resetOffsetInner, broker/client/net/Broker2Client.java.
@@ -64,7 +65,7 @@ class ResetOffsetProcessor(RequestProcessor):
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
-        if self._settings.broker.use_server_side_reset_offset:
+        if self._settings.broker.use_server_side_reset_offset or fields.opt_str("lo") == "false":
             table = await self._reset_here(group, config, timestamp, fields)
             await self._offsets.set_is_kept()
         else:
@@ -96,7 +97,9 @@ class ResetOffsetProcessor(RequestProcessor):
             refuse_if(self._outside(topic, queue_id, offset), ResponseCode.SYSTEM_ERROR)
             table = {queue_id: offset}
         refuse_if(None if table else "No queues to reset.", ResponseCode.SYSTEM_ERROR)
-        self._offsets.assign_reset_offsets(topic, group, table)
+        # of a part of a static topic: members that pull are in an earlier part
+        committed = dict.fromkeys(table, -1) if fields.opt_bool("maxqGoesBack") else table
+        self._offsets.assign_reset_offsets(topic, group, table, committed)
         return table
 
     def _outside(self, topic: str, queue_id: int, offset: int) -> str | None:

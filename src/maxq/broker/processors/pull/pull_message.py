@@ -169,7 +169,8 @@ class PullMessageProcessor:
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
         if self.rules.is_apart:
             return self._elsewhere(pull, offset)
-        if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave:
+        is_part = header.lo == "false"  # of a static topic: the leader of the global queue tells of resets
+        if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave and not is_part:
             reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
             if reset is not None:
                 return self._moved(pull, reset)

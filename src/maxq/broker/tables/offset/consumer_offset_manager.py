@@ -1,6 +1,7 @@
 """ConsumerOffsetManager: how far each group has consumed each queue.
 
-    offset_table         {"topic@group": {queue id: next queue offset to consume}}   the file
+    offset_table         {"topic@group": {queue id: next queue offset to consume}}   the file; -1: the group went back
+                         from this part of a static topic to an earlier one
     pull_offset_table    … next offset to pull, for tools; in memory
     reset_offset_table   … where an administrator wants the group to go on; taken by the next pull; in the file, too
 
@@ -160,6 +161,11 @@ class ConsumerOffsetManager(PeriodicManager):
         table = self.offset_table.get(key)
         return -1 if table is None else table.get(queue_id, -1)
 
+    def query_committed(self, group: str, topic: str, queue_id: int) -> int:
+        """Return the committed offset, whether a reset waits or not; -1 if there is none."""
+        table = self.offset_table.get(f"{topic}@{group}")
+        return -1 if table is None else table.get(queue_id, -1)
+
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return the last offset of `commit_pull_offset`, else the consumed offset; -1 if there is neither."""
         table = self._pull_offset_table.get(f"{topic}@{group}")
@@ -173,16 +179,18 @@ class ConsumerOffsetManager(PeriodicManager):
 
     # --- reset on the server's side -----------------------------------------------------------------------------------
 
-    def assign_reset_offsets(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Reset the group's offsets, by queue id, as an operator asks. They are also committed, for groups that are
-        offline."""
-        self._reset(topic, group, offsets)
+    def assign_reset_offsets(
+        self, topic: str, group: str, offsets: Mapping[int, int], committed: Mapping[int, int] | None = None
+    ) -> None:
+        """Reset the group's offsets, by queue id, as an operator asks. They, or `committed`, are also committed, for
+        groups that are offline."""
+        self._reset(topic, group, offsets, offsets if committed is None else committed)
         self.changes.note(f"{topic}@{group}", self._clock.wall_ms())
 
-    def _reset(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+    def _reset(self, topic: str, group: str, offsets: Mapping[int, int], committed: Mapping[int, int]) -> None:
         key = f"{topic}@{group}"
         self._reset_offset_table.setdefault(key, {}).update(offsets)
-        self._table(key).update(offsets)
+        self._table(key).update(committed)
         self._on_commit()
         self._was_set(key, tuple(offsets))
 
@@ -234,7 +242,9 @@ class ConsumerOffsetManager(PeriodicManager):
             topic, group = split_key(key)
             offsets = self.query_offsets(group, topic)
             waiting = {
-                queue_id: offset for queue_id, offset in resets.items() if offsets.get(queue_id, offset) == offset
+                queue_id: offset
+                for queue_id, offset in resets.items()
+                if offsets.get(queue_id, -1) in (offset, -1)  # -1: in an earlier part of a static topic
             }
             if waiting:
                 self._reset_offset_table[key] = waiting
@@ -264,7 +274,7 @@ class ConsumerOffsetManager(PeriodicManager):
                 if group.startswith(SYSTEM_GROUP_PREFIX):
                     self.commit_offset("start", group, topic, queue_id, end)
                 else:
-                    self._reset(topic, group, {queue_id: end})
+                    self._reset(topic, group, {queue_id: end}, {queue_id: end})
 
     def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
         """Return the committed offsets by queue id of each `topic@group`."""

@@ -43,19 +43,24 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             return super().query_offset(group, topic, queue_id)
         return self.lmq_offset_table.get(f"{topic}@{group}", -1)
 
+    def query_committed(self, group: str, topic: str, queue_id: int) -> int:
+        if not is_lmq(group):
+            return super().query_committed(group, topic, queue_id)
+        return self.lmq_offset_table.get(f"{topic}@{group}", -1)
+
     def query_offsets(self, group: str, topic: str) -> dict[int, int]:
         if not is_lmq(group):
             return super().query_offsets(group, topic)
         offset = self.lmq_offset_table.get(f"{topic}@{group}")
         return {} if offset is None else {0: offset}
 
-    def _reset(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
+    def _reset(self, topic: str, group: str, offsets: Mapping[int, int], committed: Mapping[int, int]) -> None:
         if not is_lmq(group):
-            super()._reset(topic, group, offsets)
+            super()._reset(topic, group, offsets, committed)
             return
         key = f"{topic}@{group}"
         self._reset_offset_table.setdefault(key, {}).update(offsets)
-        self.lmq_offset_table[key] = next(iter(offsets.values()))  # such a group has one queue of each topic
+        self.lmq_offset_table[key] = next(iter(committed.values()))  # such a group has one queue of each topic
         self._on_commit()
         self._was_set(key, tuple(offsets))
 

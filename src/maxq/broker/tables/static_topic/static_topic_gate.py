@@ -16,24 +16,30 @@ from typing import Final, cast
 
 from maxq.access.guard import Guard
 from maxq.auth.signature import unsigned
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.tables.static_topic.pull_answers import STANDS_IN, global_pull_answer
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.transaction.half_message import opens_transaction
-from maxq.codes import RequestCode, ResponseCode
+from maxq.codes import LanguageCode, RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.offsets import ResetOffsetBody
 from maxq.protocol.body.static_topic import (
+    GLOBAL_SCOPE,
     LogicQueueMappingItem,
     TopicQueueMappingDetail,
     decided,
     item_after,
     item_at,
+    mock_broker_name,
 )
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUSPEND
+from maxq.protocol.json import json_dialect
 from maxq.protocol.message.message_properties import decode_properties
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 
@@ -101,17 +107,20 @@ class StaticTopicGate:
         self,
         mappings: TopicQueueMappingManager,
         others: OtherBrokers,
+        offsets: ConsumerOffsetManager,
         guard: Guard | None,
         is_slave: Callable[[], bool],
     ) -> None:
         """
         Args:
+            offsets: tells of operators' resets that wait for the group's next pull.
             guard: is asked again about a pull when another broker has answered; None: there is no access control.
             is_slave: is this broker one now? It may lack the end of what its master has.
         """
         self._mappings = mappings
         self._is_slave = is_slave
         self._others = others
+        self._offsets = offsets
         self._guard = guard
         self._inner: dict[int, Processor] = {}
 
@@ -136,6 +145,9 @@ class StaticTopicGate:
             inner = server.processor(code)
             self._inner[int(code)] = inner
             server.register(code, self._before(inner, topic_field, queue_field, handle))
+        reset = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        self._inner[int(reset)] = server.processor(reset)
+        server.register(reset, self._before_resets(server.processor(reset)))
 
     def _before(
         self,
@@ -157,11 +169,19 @@ class StaticTopicGate:
 
         return process
 
+    def _before_resets(self, inner: Processor) -> Processor:
+        def process(connection: Connection, request: RemotingCommand) -> Answer:
+            detail = self._mappings.table.get(request.ext.get("topic", ""))
+            if detail is None or request.ext.get("lo") == "false" or self._is_slave():
+                return inner(connection, request)
+            return self._reset(detail, connection, request)
+
+        return process
+
     def _queue(self, detail: TopicQueueMappingDetail, request: RemotingCommand, queue_field: str) -> GlobalQueue:
         global_id = HeaderFields(request.ext).required_int(queue_field)
         if global_id < 0:
-            led = (number for number, items in sorted(detail.hosted_queues.items()) if _leads(detail, items))
-            global_id = next(led, global_id)
+            global_id = next(iter(_led(detail)), global_id)
         items = detail.hosted_queues.get(global_id, [])
         if not _leads(detail, items):
             raise RequestRefusedError(
@@ -194,6 +214,8 @@ class StaticTopicGate:
         return self._here(connection, request, {"queueId": str(queue.leader.queue_id)}, lambda reply: reply)
 
     def _pull(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
+        if self._is_reset(queue, request):
+            return self._send_where_it_was_set(queue, connection, request)
         fields = HeaderFields(request.ext)
         asked = fields.required_long("queueOffset")
         item = queue.item_at(asked)
@@ -216,9 +238,9 @@ class StaticTopicGate:
             flags = fields.required_int("sysFlag")
             if item is not queue.leader:  # it never grows: what is not there is elsewhere
                 flags &= ~PULL_FLAG_SUSPEND
-            if commit and commit >= item.logic_offset:
+            if commit and commit >= item.logic_offset and item is queue.leader:
                 ext["commitOffset"] = str(item.to_physical(commit))
-            else:  # of another part: the reader commits it by itself
+            else:  # of another part, or the group has gone back: the reader commits it by itself
                 flags &= ~PULL_FLAG_COMMIT_OFFSET
             ext["sysFlag"] = str(flags)
             return self._here(connection, request, ext, rewrite)
@@ -255,11 +277,117 @@ class StaticTopicGate:
     async def _update_consumer_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        offset = HeaderFields(request.ext).required_long("commitOffset")
+        """Commit in the part that holds the offset, and end what the group has committed in later ones: it has gone
+        back. While an operator's reset waits for the next pull, commits are ignored."""
+        fields = HeaderFields(request.ext)
+        offset = fields.required_long("commitOffset")
         item = queue.item_at(offset)
+        if self._is_reset(queue, request):
+            return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+        later = decided(queue.items)[1:]
+        if fields.opt_bool("maxqIfNone") and later:
+            known = await self._committed(queue, connection, request)
+            if known.code != ResponseCode.QUERY_NOT_FOUND:
+                return request.reply(known.code, known.remark)
         physical = max(item.to_physical(offset), item.start_offset)  # below it: of a part that has expired
         ext = {"commitOffset": str(physical)}
-        return await self._ask(queue, item, connection, request, ext)
+        answer = await self._ask(queue, item, connection, request, ext)
+        if fields.opt_bool("maxqIfAhead"):
+            return answer
+        for other in later:
+            if answer.code == ResponseCode.SUCCESS and other.gen > item.gen:
+                answer = await self._ask(queue, other, connection, request, {"commitOffset": "-1"})
+        return answer
+
+    async def _committed(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Return the answer to QUERY_CONSUMER_OFFSET about the group of another request."""
+        ext = {**request.ext, "setZeroIfNotFound": "false"}
+        query = replace(request, code=int(RequestCode.QUERY_CONSUMER_OFFSET), ext=ext)
+        return await self._query_consumer_offset(queue, connection, query)
+
+    # --- resets -------------------------------------------------------------------------------------------------------
+
+    async def _reset(
+        self, detail: TopicQueueMappingDetail, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Reset a group in the global queues that this broker leads, or in one of them; answers with the global
+        offsets. The brokers of other queues are asked by themselves."""
+        queue_id = HeaderFields(request.ext).opt_int("queueId")
+        if queue_id is not None and queue_id >= 0:
+            queues = [self._queue(detail, request, "queueId")]
+        else:
+            queues = [GlobalQueue(detail, number, detail.hosted_queues[number]) for number in _led(detail)]
+        table: dict[MessageQueue, int] = {}
+        scope = mock_broker_name(detail.scope or GLOBAL_SCOPE)
+        for queue in queues:
+            answer = await self._reset_queue(queue, connection, request)
+            if answer.code != ResponseCode.SUCCESS:
+                return request.reply(answer.code, answer.remark)
+            table[MessageQueue(queue.topic, scope, queue.global_id)] = int(answer.ext["offset"])
+        body = ResetOffsetBody(table)
+        if request.language == LanguageCode.CPP:
+            return request.reply(body=json_dialect.dumps(body.to_json_for_cpp()))
+        return request.reply(body=body.encode())
+
+    async def _reset_queue(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Reset a group in all parts of a queue, the leader's last, which then tells the members. Those that pop find
+        the place in each part; those that pull go on in the first part in which the place is not the end: behind it
+        they have committed nothing.
+
+        Returns:
+            The answer of the last part, with the global offset; the first refusal.
+        """
+        queue.item_at(0)
+        if not queue.leader.is_decided:
+            remark = f"{queue.topic}-{queue.global_id} is being remapped: where its last part begins is not decided yet"
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{remark}; reset the offset again")
+        fields = HeaderFields(request.ext)
+        offset = fields.opt_long("offset")
+        has_offset = offset is not None and offset >= 0 and (fields.opt_int("queueId") or 0) >= 0
+        wanted = queue.item_at(offset) if has_offset and offset is not None else None
+        found: int | None = None
+        answer = request.reply()
+        for item in queue.items:
+            ext = {"offset": "-1"}
+            if found is not None:
+                ext |= {"maxqGoesBack": "true"}
+            if wanted is not None and offset is not None:
+                ext |= {"timestamp": "-1" if item.gen < wanted.gen else "0"}  # the end, or the start
+            if item is wanted and offset is not None:
+                ext |= {"offset": str(min(item.to_physical(offset), item.end_offset if item.has_end else _END))}
+            answer = await self._ask(queue, item, connection, request, ext)
+            if answer.code != ResponseCode.SUCCESS:
+                return answer
+            (physical,) = ResetOffsetBody.decode(answer.body_bytes).offset_table.values()
+            is_end = item.has_end and physical >= item.end_offset and item is not wanted
+            if found is None and (item is queue.leader or not is_end):
+                found = item.to_logic(physical)
+        assert found is not None, "the leader's part has no end"
+        return _with_offset(answer, found)
+
+    def _is_reset(self, queue: GlobalQueue, request: RemotingCommand) -> bool:
+        """Return whether an operator's reset of the group waits for its next pull of a queue. A slave tells nobody."""
+        if not self._offsets.any_reset or self._is_slave():
+            return False
+        group = request.ext.get("consumerGroup", "")
+        return self._offsets.has_offset_reset(queue.topic, group, queue.leader.queue_id)
+
+    async def _send_where_it_was_set(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the pull that hears of a reset."""
+        answer = await self._committed(queue, connection, request)
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+            return answer
+        group = request.ext.get("consumerGroup", "")
+        waiting = self._offsets.query_then_erase_reset_offset(queue.topic, group, queue.leader.queue_id)
+        if answer.code == ResponseCode.SUCCESS:
+            place = int(answer.ext["offset"])
+        else:  # the topic was deleted, and its offsets with it
+            place = queue.leader.to_logic(waiting or 0)
+        return _go_to(request, place, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
 
     async def _search_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
@@ -340,13 +468,24 @@ class StaticTopicGate:
 
 def _go_on(request: RemotingCommand, item: LogicQueueMappingItem) -> RemotingCommand:
     """Make the answer for a reader that has read everything before this item."""
-    place = str(item.logic_offset)
+    code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    return _go_to(request, item.logic_offset, code, "this part of the queue has ended")
+
+
+def _go_to(request: RemotingCommand, offset: int, code: int, remark: str) -> RemotingCommand:
+    """Make the answer that sends a reader to a global offset."""
+    place = str(offset)
     ext = {"nextBeginOffset": place, "minOffset": place, "maxOffset": place, "suggestWhichBrokerId": "0"}
-    return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "this part of the queue has ended", ext)
+    return request.reply(code, remark, ext)
 
 
 def _by_a_stand_in(reply: RemotingCommand) -> RemotingCommand:
     return replace(reply, ext={**reply.ext, STANDS_IN: "true"})
+
+
+def _led(detail: TopicQueueMappingDetail) -> list[int]:
+    """Return the numbers of the global queues that this broker leads, in order."""
+    return [number for number, items in sorted(detail.hosted_queues.items()) if _leads(detail, items)]
 
 
 def _leads(detail: TopicQueueMappingDetail, items: Sequence[LogicQueueMappingItem]) -> bool:

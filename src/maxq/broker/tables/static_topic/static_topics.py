@@ -33,7 +33,7 @@ class StaticTopics:
         self._hold_service = hold_service
         self._cleaner = cleaner
         self._gate = StaticTopicGate(
-            tables.mappings, others, env.guard, lambda: env.settings.store.broker_role == SLAVE
+            tables.mappings, others, tables.offsets, env.guard, lambda: env.settings.store.broker_role == SLAVE
         )
 
     def register(self, server: RemotingServer) -> None:

@@ -12,6 +12,7 @@ from maxq.broker.tables.static_topic.static_topic_gate import StaticTopicGate, _
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
+from maxq.protocol.body.offsets import ResetOffsetBody
 from maxq.protocol.body.static_topic import (
     NO_BROKER,
     LogicQueueMappingItem,
@@ -225,6 +226,7 @@ class World:
         self.is_slave = False
         self.is_revoked = False
         self.reply: dict[str, str] = {}
+        self.body: bytes | None = None
         self.code = 0
         self.connection = FakeConnection()
         self.sent: list[RemotingCommand] = []
@@ -232,8 +234,11 @@ class World:
         self.others = Others()
         mappings = manager()
         mappings.update(detail(items), force=False)
+        self.offsets = BrokerWorld().offsets
         self.server = Server(self.process)
-        gate = StaticTopicGate(mappings, cast(OtherBrokers, self.others), cast(Guard, self), lambda: self.is_slave)
+        gate = StaticTopicGate(
+            mappings, cast(OtherBrokers, self.others), self.offsets, cast(Guard, self), lambda: self.is_slave
+        )
         gate.place(cast(RemotingServer, self.server))
 
     # --- its guard: what was let through is refused when another broker was asked meanwhile, and `is_revoked` ---
@@ -248,7 +253,7 @@ class World:
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         self.seen.append(request)
-        answer = request.reply(self.code, None, dict(self.reply))
+        answer = request.reply(self.code, None, dict(self.reply), self.body)
         if self.late:
             connection.send(answer)
             return None
@@ -393,6 +398,100 @@ def test_progress_is_looked_for_from_the_leader_back() -> None:
     world.others.answers = [RemotingCommand(ResponseCode.QUERY_NOT_FOUND)]
     reply = world.ask(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="G", topic="T", queueId="0")
     assert reply is not None and reply.code == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_who_goes_back_is_forgotten_in_later_parts() -> None:
+    world = World([Item(0, 3, B, 0), Item(1, 4, A, 5_000), Item(2, 7, A, 10_000)])
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+    world.others.answers = [RemotingCommand(0), RemotingCommand(0), RemotingCommand(ResponseCode.NO_PERMISSION)]
+    world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext, commitOffset="17")
+    assert [(seen.ext["queueId"], seen.ext["commitOffset"]) for seen in world.seen] == [("4", "-1"), ("7", "-1")]
+    world.seen.clear()
+    world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext, commitOffset="17", maxqIfAhead="true")
+    world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext, commitOffset="17")
+    assert not world.seen  # the first goes not back, the second was refused
+
+
+def test_a_new_group_begins_where_its_first_member_has_said() -> None:
+    """Another member may name another part."""
+    world = World(led())
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "0", "maxqIfNone": "true"}
+    world.reply = {"offset": "8"}
+    reply = world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext)
+    assert reply is not None and reply.code == 0
+    assert [seen.code for seen in world.seen] == [RequestCode.QUERY_CONSUMER_OFFSET]
+    assert not world.others.asked
+    world.code = ResponseCode.QUERY_NOT_FOUND
+    world.others.answers = [RemotingCommand(ResponseCode.QUERY_NOT_FOUND), RemotingCommand(0)]
+    world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext)
+    assert world.others.asked[-1][2:] == (RequestCode.UPDATE_CONSUMER_OFFSET, {**ext, "queueId": "3"})
+
+
+def parts_reset(world: World, *, ends: tuple[int, int], **ext: str) -> tuple[RemotingCommand, list[dict[str, str]]]:
+    """Reset group G; its parts are reset to `ends`. Return the answer, and what their brokers were asked for."""
+    elsewhere = ResetOffsetBody({MessageQueue("T", B, 3): ends[0]}).encode()
+    world.others.answers = [RemotingCommand(0, {}, elsewhere)]
+    world.body = ResetOffsetBody({MessageQueue("T", A, 7): ends[1]}).encode()
+    ext = {"topic": "T", "group": "G", "timestamp": "1700", **ext}
+    reply = world.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **ext)
+    assert reply is not None
+    names = ("queueId", "timestamp", "offset", "maxqGoesBack")
+    asked = [*(request[3] for request in world.others.asked), *(request.ext for request in world.seen)]
+    return reply, [{name: request[name] for name in names if name in request} for request in asked]
+
+
+@pytest.mark.parametrize(
+    ("ends", "place", "back"),
+    [((40, 0), 40, True), ((100, 0), 10_000, False), ((100, 9), 10_009, False), ((120, 9), 10_009, False)],
+)
+def test_a_reset_leads_into_the_part_that_has_its_time(ends: tuple[int, int], place: int, back: bool) -> None:
+    world = World([Item(0, 3, B, 0, 0, 100), Item(1, 7, A, 10_000)])
+    reply, asked = parts_reset(world, ends=ends)
+    table = ResetOffsetBody.decode(reply.body_bytes).offset_table
+    assert table == {MessageQueue("T", "__syslo__global__", 0): place}
+    there = {"timestamp": "1700", "offset": "-1"}
+    behind = {"maxqGoesBack": "true"} if back else {}
+    assert asked == [{"queueId": "3", **there}, {"queueId": "7", **there, **behind}]
+
+
+@pytest.mark.parametrize(
+    ("offset", "first", "second"),
+    [
+        ("40", {"timestamp": "0", "offset": "40"}, {"timestamp": "0", "offset": "-1", "maxqGoesBack": "true"}),
+        ("9000", {"timestamp": "0", "offset": "100"}, {"timestamp": "0", "offset": "-1", "maxqGoesBack": "true"}),
+        ("10009", {"timestamp": "-1", "offset": "-1"}, {"timestamp": "0", "offset": "9"}),
+    ],
+)
+def test_a_reset_to_an_offset_sets_earlier_parts_to_their_ends(
+    offset: str, first: dict[str, str], second: dict[str, str]
+) -> None:
+    world = World([Item(0, 3, B, 0, 0, 100), Item(1, 7, A, 10_000)])
+    _, asked = parts_reset(world, ends=(40 if offset == "40" else 100, 9), queueId="0", offset=offset)
+    assert asked == [{"queueId": "3", **first}, {"queueId": "7", **second}]
+
+
+def test_a_reset_waits_until_a_moved_queue_has_its_place() -> None:
+    world = World([Item(0, 3, B, 0), Item(1, 7, A, -1)])
+    with pytest.raises(RequestRefusedError, match="reset the offset again"):
+        parts_reset(world, ends=(0, 0))
+
+
+def test_a_member_hears_of_a_reset_with_its_next_pull_of_any_part() -> None:
+    world = World(led())
+    world.offsets.assign_reset_offsets("T", "G", {7: 0}, {7: -1})
+    ext = {"topic": "T", "queueId": "0", "consumerGroup": "G"}
+    reply = world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext, commitOffset="10005")
+    assert reply is not None and reply.code == 0  # and is passed over
+    assert not world.seen
+    world.code = ResponseCode.QUERY_NOT_FOUND
+    world.others.answers = [RemotingCommand(0, {"offset": "4"})]
+    pull = {**ext, "queueOffset": "30", "maxMsgNums": "9", "sysFlag": "2", "commitOffset": "0"}
+    reply = world.ask(RequestCode.PULL_MESSAGE, **pull)
+    assert reply is not None
+    assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "4")
+    world.others.answers = [answer(ResponseCode.SUCCESS, 42, 0, 100)]
+    reply = world.ask(RequestCode.PULL_MESSAGE, **pull)
+    assert reply is not None and reply.code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(("commit", "queue", "physical"), [("17", B, "17"), ("10004", A, "4")])
