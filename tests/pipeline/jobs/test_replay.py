@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import maxq
 from maxq.api import (
@@ -20,12 +21,14 @@ from maxq.api import (
     Producer,
     PushConsumer,
 )
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.jobs import dlq
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, archive_once
 from maxq.pipeline.jobs.dlq import DlqConfig, RedriveConfig, dlq_counts, dlq_groups, dlq_letters, dlq_redrive
-from maxq.pipeline.jobs.replay import ReplayConfig, replay, replay_counts
+from maxq.pipeline.jobs.replay import Ranges, ReplayConfig, replay, replay_counts
 from maxq.pipeline.options.read_options import ConnectionOptions
-from maxq.pipeline.transforms.pace import Pace
+from maxq.pipeline.transforms.archive import only_covered
+from maxq.pipeline.transforms.pace import Pace, in_order
 from maxq.pipeline.transforms.replay import Chosen, Mapped
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.topic_config import TopicConfig
@@ -165,6 +168,45 @@ def test_a_selection_goes_where_it_is_mapped_to_at_a_rate(
     assert [(row.queueId, row.properties["n"], row.properties["ORIGIN_PLACE"]) for row in rows] == [
         (0, str(n), f"Source/broker-a/1/{n}") for n in chosen
     ]
+
+
+def test_a_queue_keeps_its_order_where_the_clock_of_its_broker_went_back(spark: SparkSession) -> None:
+    times = {("a", 0): (1000, 1005, 1003, 1004), ("a", 1): (1001, 1002, 1006, 1004)}
+    rows = [("T", broker, queue, n, ms) for (broker, queue), stored in times.items() for n, ms in enumerate(stored)]
+    messages = spark.createDataFrame(
+        rows[::-1], "topic string, brokerName string, queueId int, queueOffset long, ms long"
+    )
+    ordered = in_order(messages.withColumn("storeTimestamp", F.timestamp_millis("ms")), 2)
+    assert ordered.columns == [*messages.columns, "storeTimestamp"]
+    sent = [(row.queueId, row.queueOffset) for row in ordered.collect()]
+    assert [[offset for queue, offset in sent if queue == one] for one in (0, 1)] == [[0, 1, 2, 3], [0, 1, 2, 3]]
+
+
+def test_letters_that_are_deleted_between_count_and_send_are_told(
+    spark: SparkSession,
+    standalone: maxq.Standalone,
+    cluster: dict[str, str],
+    producer: Producer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were recorded as sent, and the job ended well."""
+    for topic in ("%DLQ%expiring", "Expiring"):
+        make(standalone, topic)
+    producer.send_batch([Message("%DLQ%expiring", b"%d" % n, {"RETRY_TOPIC": "Expiring"}) for n in range(10)],
+                        queue=MessageQueue("%DLQ%expiring", "broker-a", 0))  # fmt: skip
+
+    def only_covered_and_purged(letters: DataFrame, ranges: Ranges) -> DataFrame:
+        with Admin(standalone.namesrv_address) as admin:
+            admin.operations.purge_topic(standalone.broker_address, "%DLQ%expiring", before_offset=6, dry_run=False)
+        return only_covered(letters, ranges)
+
+    monkeypatch.setattr(dlq, "only_covered", only_covered_and_purged)
+    config = RedriveConfig(DlqConfig(cluster, ("expiring",)), tmp_path / "record", topic="Expiring")
+    with pytest.raises(PipelineError, match="10 messages were to be sent and 4 were"):
+        dlq_redrive(spark, config)
+    monkeypatch.undo()
+    assert dlq_redrive(spark, config).rows == 0
 
 
 def test_dead_letters_are_told_with_their_cause_and_redriven_once(

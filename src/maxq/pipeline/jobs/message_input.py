@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,10 +14,9 @@ from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import condition, moment, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.reports.quantities import time_text
+from maxq.pipeline.store.own_topics import OWN_TOPICS
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.store.store_source import store_options
-
-_SYSTEM_TOPICS: Final = r"(?i)^(rmq_sys_|schedule_topic_xxxx)"
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class MessageInput:
         if self.topics:
             frame = frame.where(F.col("topic").isin(*self.topics))
         else:
-            frame = frame.where(~F.col("topic").rlike(_SYSTEM_TOPICS))
+            frame = frame.where(~F.col("topic").rlike(OWN_TOPICS))
         if since is not None:
             frame = frame.where(F.col("storeTimestamp") >= F.lit(since))
         if until is not None:

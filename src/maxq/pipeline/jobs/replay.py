@@ -12,13 +12,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, intersect, subtract, union
@@ -79,10 +80,15 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class ReplayPiece:
-    """Messages that are sent between two lines of the record, and all offsets that were examined for them."""
+    """Messages that are sent between two lines of the record, and all offsets that were examined for them.
+
+    Attributes:
+        rows: how many messages there were when they were counted; None: they were not.
+    """
 
     messages: DataFrame
     ranges: Ranges
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -176,17 +182,37 @@ def _archive_pieces(spark: SparkSession, config: ReplayConfig, path: str, done: 
             yield piece
 
 
-def neighbours(files: Iterable[FileEntry], piece_bytes: int) -> list[list[FileEntry]]:
+def neighbours(files: Sequence[FileEntry], piece_bytes: int) -> list[list[FileEntry]]:
     """Group files by time, those of a queue in its order, so that a group has about `piece_bytes` bytes."""
     groups: list[list[FileEntry]] = []
     size = 0
-    for entry in sorted(files, key=lambda one: (one.first_time, min(part.first for part in one.queues), one.path)):
+    times = _times_in_order(files)
+    for entry in sorted(files, key=lambda one: (times[one.path], min(part.first for part in one.queues), one.path)):
         if not groups or size + entry.bytes > piece_bytes:
             groups.append([])
             size = 0
         groups[-1].append(entry)
         size += entry.bytes
     return groups
+
+
+def _times_in_order(files: Sequence[FileEntry]) -> dict[str, int]:
+    """Return the first store time of each file, by its path. A file that follows another one in a queue has no earlier
+    time than that, although the broker's clock may have gone back between them."""
+    times = {entry.path: entry.first_time for entry in files}
+    queues: dict[MessageQueue, list[tuple[int, str]]] = {}
+    for entry in files:
+        for part in entry.queues:
+            queues.setdefault(entry.queue(part), []).append((part.first, entry.path))
+    orders = [[path for _, path in sorted(places)] for places in queues.values()]
+    changed = True
+    while changed:
+        changed = False
+        for order in orders:
+            for before, behind in pairwise(order):
+                if times[behind] < times[before]:
+                    times[behind], changed = times[before], True
+    return times
 
 
 def _store_pieces(spark: SparkSession, config: ReplayConfig, done: Ranges) -> Iterator[ReplayPiece]:
@@ -238,6 +264,9 @@ def send_pieces(
         options: of the sink.
         form: makes the sink's columns of a piece's.
         exactly_once: see ReplayConfig; needs a record.
+
+    Raises:
+        PipelineError: brokers do not take a message; or there were fewer than had been counted.
     """
     if record is not None:
         record.begin()
@@ -262,6 +291,11 @@ def send_pieces(
         rows, count = rows + sent, count + 1
         if record is not None:
             record.add(sent, piece.ranges)
+        if piece.rows is not None and sent < piece.rows:
+            raise PipelineError(
+                f"{piece.rows} messages were to be sent and {sent} were: the others were deleted since they were "
+                "counted (retention, or a purge). The record has all of them, so another run sends what came since"
+            )
     return SentResult(rows, count, before)
 
 

@@ -28,6 +28,7 @@ from maxq.pipeline.cluster import cluster_source, cluster_tables
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.store import store_source, store_tables
+from maxq.pipeline.store.own_topics import is_own_topic
 from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.transforms.json_body import body_json, infer_body_schema
 
@@ -40,7 +41,6 @@ BODY_FUNCTION: Final = (
 )
 _NEAR: Final = 3
 _WORDS: Final = (re.compile(r"[%\w-]+"), re.compile(r"[%|\w-]+"))  # without and with |, which is an operator, too
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "schedule_topic_xxxx")  # in lower case, of topics that stores have
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Views:
         if self._wire:
             return cluster_tables.topic_names(ConnectionOptions.parse(OptionValues(self._wire, FORMAT)))
         found = {topic for path in self._store for topic in _topics_of(path)}
-        return sorted(topic for topic in found if not topic.lower().startswith(_SYSTEM_PREFIXES))
+        return sorted(topic for topic in found if not is_own_topic(topic))
 
     def tables(self) -> dict[str, tuple[str, dict[str, str]]]:
         """Return the views that are no messages: name → format and options."""

@@ -5,12 +5,15 @@ longer: the rate is an upper bound. The sink holds the rows back (sink_task).
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from maxq.errors import ConfigError
 from maxq.pipeline.transforms.archive import QUEUE_KEY
+
+_LATEST: Final = "_latestStoreTimestamp"
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,14 @@ class Pace:
 
 
 def in_order(messages: DataFrame, tasks: int) -> DataFrame:
-    """Return the same rows, each queue in one task and in its order, with unchanged columns."""
-    keyed = messages.repartition(tasks, *QUEUE_KEY)
-    return keyed.sortWithinPartitions("storeTimestamp", *QUEUE_KEY, "queueOffset")
+    """Return the same rows, each queue in one task and in its order, with unchanged columns.
+
+    A task's queues are merged by store time. Where a broker's clock went back, messages count as stored when the latest
+    one before them in their queue was.
+    """
+    so_far = Window.partitionBy(*QUEUE_KEY).orderBy("queueOffset").rowsBetween(Window.unboundedPreceding, 0)
+    keyed = messages.repartition(tasks, *QUEUE_KEY).withColumn(_LATEST, F.max("storeTimestamp").over(so_far))
+    return keyed.sortWithinPartitions(_LATEST, *QUEUE_KEY, "queueOffset").drop(_LATEST)
 
 
 def timed(messages: DataFrame, speed: float, *, start_ms: int, first_ms: int) -> DataFrame:

@@ -37,6 +37,7 @@ from maxq.pipeline.archive.spread import spread
 from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.source.positions import name_of
+from maxq.pipeline.store.own_topics import OWN_TOPICS
 from maxq.pipeline.store.store_folder import open_store, owner_of
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.store.store_source import store_options
@@ -48,7 +49,6 @@ log: Final = logging.getLogger(__name__)
 ROWS_PER_FILE: Final = 1_000_000
 CHECKPOINT: Final = "_checkpoint"
 _ATTEMPTS: Final = 3
-_SYSTEM_TOPICS: Final = "(?i)(rmq_sys_|schedule_topic_xxxx).*"
 _REFUSED: Final = {
     "subexpression": "an archive that leaves messages out cannot be proved whole",
     "columns": "give ArchiveConfig.columns",
@@ -262,7 +262,7 @@ def store_messages(spark: SparkSession, config: ArchiveConfig) -> DataFrame:
     messages = reader.option("paths", json.dumps(list(config.store))).load()
     if config.topics:
         return messages.where(F.col("topic").isin(*config.topics))
-    return messages.where(~F.col("topic").rlike(f"^{_SYSTEM_TOPICS}$"))
+    return messages.where(~F.col("topic").rlike(OWN_TOPICS))
 
 
 # --- as a stream -----------------------------------------------------------------------------------------------------
