@@ -227,7 +227,7 @@ def _credentials(text: str) -> Credentials | None:
     access_key, secret_key = value.get("accessKey"), value.get("secretKey")
     if not access_key or not secret_key:
         raise ConfigError(
-            'innerClientAuthenticationCredentials is {"accessKey":"…","secretKey":"…"}, both of some length'
+            'innerClientAuthenticationCredentials must be {"accessKey":"…","secretKey":"…"}, neither of them empty'
         )
     return Credentials(str(access_key), str(secret_key), str(value.get("securityToken") or ""))
 
@@ -238,7 +238,7 @@ def _first_user(text: str) -> User | None:
         return None
     value = _object(text, "initAuthenticationUser")
     if not value.get("username") or not value.get("password"):
-        raise ConfigError('initAuthenticationUser is {"username":"…","password":"…"}, both of some length')
+        raise ConfigError('initAuthenticationUser must be {"username":"…","password":"…"}, neither of them empty')
     return User(str(value["username"]), str(value["password"]), UserType.SUPER)
 
 

@@ -231,7 +231,7 @@ def _numbers(column: Any, missing: int) -> Numbers:
 def _queue_ids(column: Any) -> Numbers:
     lowest = pc.min(column).as_py()
     if lowest is not None and lowest < 0:
-        raise PipelineError(f"column queueId is {lowest} in a row; queues are counted from 0, and null is any of them")
+        raise PipelineError(f"column queueId is {lowest} in a row; the first queue is 0, and null stands for any queue")
     return _numbers(column, -1)
 
 

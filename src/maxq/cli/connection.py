@@ -66,7 +66,7 @@ SecretKey = Annotated[
     typer.Option(
         "--secret-key",
         rich_help_panel=CONNECTION,
-        help="Its secret. Everybody on the machine sees options: MAXQ_SECRET_KEY or a context keeps it.",
+        help="Secret of --access-key. Everybody on the machine can see options; MAXQ_SECRET_KEY or a context hides it.",
     ),
 ]
 Tls = Annotated[

@@ -39,7 +39,7 @@ def finite(number: float | None) -> float | None:
         typer.BadParameter: it is one of these.
     """
     if number is not None and not math.isfinite(number):
-        raise typer.BadParameter(f"{number} is no number that can be counted with")
+        raise typer.BadParameter(f"{number} is not a finite number")
     return number
 
 

@@ -126,7 +126,10 @@ class BrokerConfig(SettingsTable):
         live=True,
     )
     expect_consumer_num_use_filter: int = setting(
-        32, "Consumers of a topic that the marks are made for.", low=1, high=10_000
+        32,
+        "Number of consumers of a topic for which the marks of enableCalcFilterBitMap have room.",
+        low=1,
+        high=10_000,
     )
     max_error_rate_of_bloom_filter: int = setting(
         20, "Share of messages that are marked for a consumer by chance.", unit="%", low=1, high=99
@@ -167,7 +170,7 @@ class BrokerConfig(SettingsTable):
         500, "Offset commits after which the data version of the offsets is increased.", low=1, live=True
     )
     channel_expired_timeout: int = setting(
-        120_000, "Time without a sign of life after which a client counts as gone.", unit="ms", low=1, live=True
+        120_000, "Time without a heartbeat after which a client counts as gone.", unit="ms", low=1, live=True
     )
     real_time_notify_consumer_change: bool = setting(True, "Tell groups of a change at once.", live=True)
     enable_register_producer: bool = setting(True, "Keep a table of producers from their heartbeats.", live=True)
@@ -183,17 +186,17 @@ class BrokerConfig(SettingsTable):
         False, "Go online at once, without waiting for slaves to connect and taking consumer offsets back from them."
     )
     compatible_with_old_name_srv: bool = setting(
-        True, "Use requests that name servers of 4.x know, too, for group members and signs of life."
+        True, "Use requests that name servers of 4.x know, too, for group members and heartbeats."
     )
     broker_heartbeat_interval: int = setting(
-        1000, "Time between signs of life to the name servers, with enableSlaveActingMaster.", unit="ms", low=100
+        1000, "Time between heartbeats to the name servers, with enableSlaveActingMaster.", unit="ms", low=100
     )
     send_heartbeat_timeout_millis: int = setting(
-        1000, "Longest wait for a name server's answer to a sign of life.", unit="ms", low=1
+        1000, "Longest wait for a name server's answer to a heartbeat.", unit="ms", low=1
     )
     broker_not_active_timeout_millis: int = setting(
         10_000,
-        "Time without a sign of life after which name servers forget this broker, with enableSlaveActingMaster.",
+        "Time without a heartbeat after which name servers forget this broker, with enableSlaveActingMaster.",
         unit="ms",
         low=100,
     )

@@ -265,7 +265,7 @@ class MessageStoreConfig(SettingsTable):
     )
     append_topic_for_timer_delete_key: bool = setting(
         False,
-        "Write markers that take messages back in the form of RocketMQ 5.3, for brokers that read no other.",
+        "Write the markers that recall timer messages in the form of RocketMQ 5.3, for brokers that read no other.",
         live=True,
     )
     ha_listen_port: int = setting(0, "Port for slaves; 0: listenPort + 1.", low=0, high=65_535)
@@ -303,7 +303,7 @@ class MessageStoreConfig(SettingsTable):
     )
     ha_housekeeping_interval: int = setting(
         20_000,
-        "Time without a sign of life after which master and slave close their connection.",
+        "Time without data or a heartbeat after which master and slave close their connection.",
         unit="ms",
         low=1,
         live=True,

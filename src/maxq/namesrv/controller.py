@@ -134,7 +134,7 @@ class NamesrvController:
         self._notify_all(self._routes.scan_not_active_broker(now_ms))
         for broker, connection in silent:
             if isinstance(connection, Connection):
-                connection.close(f"broker {broker.broker_addr} gave no sign of life")
+                connection.close(f"broker {broker.broker_addr} sent no heartbeat")
 
     def _work_off_later(self) -> None:
         """Remove the topics of a broker that has left, in several turns of the loop."""

@@ -75,9 +75,9 @@ def _address(host: str, port: str) -> tuple[str, int]:
     try:
         address = str(ip_address(host))
     except ValueError:
-        raise RemoteProtocolError(f"a PROXY v1 line with address {host!r:.60}") from None
+        raise RemoteProtocolError(f"the address {host!r:.60} of a PROXY v1 line is not an IP address") from None
     if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536):
-        raise RemoteProtocolError(f"a PROXY v1 line with port {port!r:.60}")
+        raise RemoteProtocolError(f"the port {port!r:.60} of a PROXY v1 line is not a number from 0 to 65535")
     return address, int(port)
 
 

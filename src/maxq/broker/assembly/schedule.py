@@ -127,7 +127,7 @@ class BrokerSchedule:
         for address, size in behind.items():
             log.info("slave %s is behind the log by %d bytes", address, size)
         for address in sorted(caught_up):
-            log.info("slave %s is no longer behind the log, or gone", address)
+            log.info("slave %s has caught up with the log, or has disconnected", address)
         self._slaves_behind_before = behind
 
     # ---- when -------------------------------------------------------------------------------------------------

@@ -282,7 +282,9 @@ class SlaveSynchronize:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     return  # Java's
             except (MaxQError, OSError) as error:
-                log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
+                log.debug(
+                    "master %s could not be asked which tables change: %s", address, error
+                )  # a round finds out why
             except Exception:
                 count_failure("changes of the master's tables")
                 log.exception("the changes that master %s reported cannot be applied; it is asked again", address)
@@ -584,7 +586,7 @@ class SlaveSynchronize:
                 offset = next_offset if next_offset > offset else queue.low
                 self._compaction.adopt(queue, memoryview(records), offset)
             log.info(
-                "%s-%d: the messages that master %s kept below offset %d are copied",
+                "%s-%d: copied the messages that master %s has kept below offset %d",
                 queue.topic,
                 queue.queue_id,
                 address,

@@ -38,7 +38,7 @@ AsCsv = Annotated[bool, typer.Option("--csv", rich_help_panel=OUTPUT, help="Prin
 
 Interval = Annotated[
     float | None,
-    typer.Option("-i", "--interval", min=0.1, callback=finite, help="Ask again every so many seconds, until Ctrl-C."),
+    typer.Option("-i", "--interval", min=0.1, callback=finite, help="Repeat after this many seconds, until Ctrl-C."),
 ]
 
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic.")]

@@ -421,7 +421,7 @@ _FINDING_COLUMNS = {"group": "#Group", "kind": "#What", "topic": "#Topic", "deta
 @command(app, "startMonitoring", repeats=True)
 async def start_monitoring(
     admin: Admin,
-    least: Annotated[int, typer.Option("--least", min=1, help="Backlogs of so many messages.")] = 1,
+    least: Annotated[int, typer.Option("--least", min=1, help="Only backlogs of at least this many messages.")] = 1,
 ) -> Report:
     """Backlogs, members that subscribe differently, and queues that stand still; `-i 60` looks every minute."""
     rows: list[tuple[Any, ...]] = []

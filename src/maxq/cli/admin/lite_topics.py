@@ -116,7 +116,7 @@ async def get_lite_group_info(
     parent: Parent,
     group: Group,
     lite: Annotated[str | None, typer.Option("-l", "--liteTopic", help="Only this lite topic.")] = None,
-    top: Annotated[int, typer.Option("-k", "--topK", min=1, help="So many of those that are furthest behind.")] = 20,
+    top: Annotated[int, typer.Option("-k", "--topK", min=1, help="Show this many, those furthest behind first.")] = 20,
 ) -> Report:
     """How far behind a group is in the lite topics of a parent."""
     found, names = await _of_topic(

@@ -316,7 +316,7 @@ async def consume_message(
     begin: Annotated[str | None, typer.Option("-s", "--beginTimestamp", help="Stored at this time or later.")] = None,
     end: End = None,
     count: Annotated[int, typer.Option("-c", "--MessageNumber", min=1)] = _DEFAULT_COUNT,
-    group: Annotated[str, typer.Option("-g", "--consumerGroup", help="Pull in its name.")] = TOOLS_GROUP,
+    group: Annotated[str, typer.Option("-g", "--consumerGroup", help="Pull as this group.")] = TOOLS_GROUP,
 ) -> Report:
     """Messages of a topic, or of one queue from an offset on; no group's offset moves."""
     if (broker is None) != (queue is None) or (offset is not None and queue is None):

@@ -88,8 +88,8 @@ async def skip_accumulated_message(
 @command(app, "cloneGroupOffset", asks="Put group {target} on topic {topic} where {source} is?")
 async def clone_group_offset(
     admin: Admin,
-    source: Annotated[str, typer.Option("-s", "--srcGroup", help="The group that is there.")],
-    target: Annotated[str, typer.Option("-d", "--destGroup", help="The group to put there.")],
+    source: Annotated[str, typer.Option("-s", "--srcGroup", help="The group whose offsets are copied.")],
+    target: Annotated[str, typer.Option("-d", "--destGroup", help="The group that gets them.")],
     topic: Topic,
     offline: Annotated[str | None, typer.Option("-o", "--offline", help="Ignored, as in mqadmin.")] = None,
 ) -> Report:

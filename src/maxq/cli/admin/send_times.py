@@ -27,7 +27,7 @@ app = CommandApp()
 _GROUP = "maxq_send_times"
 _MOST = 1_000_000
 _LARGEST = 64 << 20  # no broker takes more
-Amount = Annotated[int, typer.Option("-a", "--amount", min=1, max=_MOST, help="So many messages.")]
+Amount = Annotated[int, typer.Option("-a", "--amount", min=1, max=_MOST, help="How many messages to send.")]
 Size = Annotated[int, typer.Option("-s", "--size", min=1, max=_LARGEST, help="Bytes of each.")]
 
 
@@ -54,7 +54,7 @@ async def send_msg_status(
     admin: Admin,
     broker: Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")],
     size: Annotated[int, typer.Option("-s", "--messageSize", min=1, max=_LARGEST, help="Bytes of each.")] = 128,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, max=_MOST, help="So many messages.")] = 50,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, max=_MOST, help="How many messages to send.")] = 50,
 ) -> Report:
     """Send to the topic named after a broker, and show what comes of each message."""
     rows = []

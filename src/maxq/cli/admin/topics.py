@@ -144,7 +144,7 @@ async def update_topic_perm(
 async def delete_topic(
     admin: Admin, topic: Topic, cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")]
 ) -> Report:
-    """Delete a topic from the brokers of a cluster, and if none of them failed from the name servers."""
+    """Delete a topic from the brokers of a cluster and, if none of them failed, from the name servers."""
     follows = {
         address: address in data.followers
         for data in await admin.brokers.of_cluster(cluster)

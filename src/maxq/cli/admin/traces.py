@@ -32,7 +32,7 @@ async def query_msg_trace_by_id(
     topic: Annotated[str, typer.Option("-t", "--traceTopic", help="Where the clients trace.")] = TRACE_TOPIC,
     begin: Annotated[str | None, typer.Option("-b", "--beginTimestamp", help="Traced at this time or later.")] = None,
     end: Annotated[str | None, typer.Option("-e", "--endTimestamp", help="Traced at this time or earlier.")] = None,
-    maximum: Annotated[int, typer.Option("-c", "--maxNum", min=1, help="Look into so many trace messages.")] = 64,
+    maximum: Annotated[int, typer.Option("-c", "--maxNum", min=1, help="How many trace messages to look into.")] = 64,
 ) -> Report:
     """Who sent a message, who consumed it, when, for how long and with what result."""
     clock = SystemClock()

@@ -90,7 +90,7 @@ async def list_groups(admin: Admin) -> Report:
 async def show_letters(
     admin: Admin,
     group: Group,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most so many.")] = 128,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most this many.")] = 128,
     begin: Begin = None,
     end: End = None,
     key: Key = None,

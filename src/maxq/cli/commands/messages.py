@@ -289,9 +289,9 @@ def consume(
     start: Annotated[
         str, typer.Option("--from", help="Where a group without offsets starts: earliest, latest, or a time.")
     ] = "earliest",
-    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after this many messages.")] = None,
     idle: Annotated[
-        float | None, typer.Option(min=0, callback=finite, help="End when nothing came for so many seconds.")
+        float | None, typer.Option(min=0, callback=finite, help="End when nothing came for this many seconds.")
     ] = None,
     pop: Annotated[bool, typer.Option("--pop", help="Pop, and acknowledge the printed messages.")] = False,
     invisible: Annotated[
@@ -487,7 +487,7 @@ async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsum
 def tail(
     topic: Topic,
     expression: Expression = "*",
-    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after this many messages.")] = None,
     as_json: AsJson = False,
     *,
     namesrv: str,

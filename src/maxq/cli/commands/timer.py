@@ -136,7 +136,7 @@ async def list_messages(
     topic: Topic = "",
     begin: Annotated[str | None, typer.Option("--begin", help="Due at this time or later.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Due before this time.")] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many.")] = 100,
+    count: Annotated[int, typer.Option("--count", min=1, help="At most this many.")] = 100,
     precision: Precision = _PRECISION,
 ) -> Report:
     """What is due when, the next first: where it lies, and why it is late if it is."""

@@ -84,7 +84,7 @@ async def list_transactions(
     broker: BrokerAddr = None,
     cluster: ClusterName = None,
     store: Store = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many of each broker.")] = 100,
+    count: Annotated[int, typer.Option("--count", min=1, help="At most this many from each broker.")] = 100,
 ) -> Report:
     """Open transactions, the oldest first: whose they are, how old, and how often their producer was asked.
 

@@ -43,7 +43,7 @@ def audit(
     index_tags: Annotated[
         bool | None, typer.Option(help="Is every tag indexed, as RocketMQ 5.5 does? Else it is looked for.")
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Keep so many faults; all are counted.")] = _ROWS,
+    rows: Annotated[int, typer.Option(min=1, help="Keep this many faults; all are counted.")] = _ROWS,
     as_json: AsJson = False,
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,

@@ -78,7 +78,7 @@ def show_letters(
     where: Where = None,
     tries: Tries = None,
     summary: Annotated[bool, typer.Option("--summary", help="Only how many, by group, topic and cause.")] = False,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most so many.")] = 128,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most this many.")] = 128,
     option: Options = None,
     as_json: AsJson = False,
     master: Master = None,
@@ -159,8 +159,8 @@ def redrive(
     *,
     namesrv: str,
 ) -> None:
-    """Send dead letters again, with no tries counted; they stay where they are. A group that consumes in order is to be
-    stopped meanwhile: its broker makes a dead letter of what comes to its retry topic."""
+    """Send dead letters again, with no tries counted; they stay where they are. Stop a group that consumes in order
+    before: otherwise its broker makes the messages dead letters again."""
     if to not in ("retry", "origin"):
         raise ConfigError(f"--to is {to!r}; it must be retry or origin")
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)

@@ -69,7 +69,7 @@ def replay(
     origin: Annotated[
         bool, typer.Option("--origin", help="Properties ORIGIN_… tell when and where each message was stored.")
     ] = False,
-    rate: Annotated[float | None, typer.Option(callback=finite, help="At most so many messages a second.")] = None,
+    rate: Annotated[float | None, typer.Option(callback=finite, help="At most this many messages a second.")] = None,
     speed: Annotated[
         float | None, typer.Option(callback=finite, help="Of the pace at which they were stored; 1 is the original.")
     ] = None,

@@ -45,7 +45,7 @@ Parquet = Annotated[
 ]
 Rows = Annotated[
     int,
-    typer.Option(min=1, rich_help_panel=OUTPUT, help="At most so many rows of a table; --csv and --json print all."),
+    typer.Option(min=1, rich_help_panel=OUTPUT, help="At most this many rows of a table; --csv and --json print all."),
 ]
 
 

@@ -37,7 +37,7 @@ def stats(
     begin: Begin = None,
     end: End = None,
     option: Options = None,
-    most: Annotated[int, typer.Option(min=0, help="List so many keys and queues.")] = 50,
+    most: Annotated[int, typer.Option(min=0, help="List this many keys and queues.")] = 50,
     history: History = None,
     disk_ratio: Annotated[
         int, typer.Option(min=1, max=100, help="With --store: percent of the disk that may be used.")

@@ -36,7 +36,7 @@ def trace(
     grace_ms: Annotated[
         int, typer.Option(min=0, help="Messages this close to the end of the trace do not count as missing.")
     ] = 60_000,
-    most: Annotated[int, typer.Option(min=0, help="List so many undelivered and slow messages.")] = 100,
+    most: Annotated[int, typer.Option(min=0, help="List this many undelivered and slow messages.")] = 100,
     store_times: Annotated[
         bool, typer.Option("--store-times", help="Read the traced topics, too, and measure store latency.")
     ] = False,

@@ -301,7 +301,7 @@ class MQClientInstance:
                 if self.routes.masters(topic) != before and self.routes.has_living_masters(topic):
                     asked = _ROUTE_QUESTIONS  # a slave that came back is a new route, too, and no end of the search
             except (RemotingError, BrokerError) as error:
-                log.info("route of %s is still the old one: %s", topic, error)
+                log.info("the route of %s could not be renewed, the old one is used on: %s", topic, error)
             pause_ms = ROUTE_REFRESH_MS[asked > 1] if asked < _ROUTE_QUESTIONS else _ROUTE_REFRESH_SLOW_MS
             await asyncio.sleep(pause_ms / 1000)
 

@@ -81,7 +81,7 @@ class TopicConfig(JsonBody):
             raise RemoteProtocolError(f"a topic text with a wrong number or filter type: {text!r:.80}") from None
         attributes = json_dialect.loads(parts[5]) if len(parts) == 6 and parts[5] else {}
         if attributes is not None and not isinstance(attributes, dict):
-            raise RemoteProtocolError(f"topic attributes are a JSON object: {parts[5]!r:.80}")
+            raise RemoteProtocolError(f"topic attributes must be a JSON object, not {parts[5]!r:.80}")
         pairs = {str(key): str(value) for key, value in (attributes or {}).items()}
         return cls(parts[0], numbers[0], numbers[1], numbers[2], filter_type, attributes=pairs)
 

@@ -224,8 +224,8 @@ def _decode_json_header(data: memoryview) -> RemotingCommand:
     except orjson.JSONDecodeError as error:
         if len(data) > MAX_DIALECT_SIZE:
             raise RemoteProtocolError(
-                f"a header of {len(data)} bytes that is no standard JSON ({error}); what fastjson alone reads is taken "
-                f"up to {MAX_DIALECT_SIZE} bytes"
+                f"the header of {len(data)} bytes is not standard JSON ({error}), and a header that only fastjson "
+                f"reads may have {MAX_DIALECT_SIZE} bytes at most"
             ) from None
         header = json_dialect.loads(bytes(data))
     if type(header) is not dict:

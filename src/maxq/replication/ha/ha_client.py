@@ -214,7 +214,7 @@ class HAClient:
         if name and name != self._broker_name:
             raise ReplicationDivergedError(
                 f"the master calls itself {name}, this slave is {self._broker_name}: a slave has the brokerName of its "
-                "master. Set brokerName, or let haMasterAddress lead to another master; nothing was taken",
+                "master. Set brokerName, or let haMasterAddress lead to another master; nothing was copied",
                 physical_offset=self._log.max_physical_offset,
             )
 

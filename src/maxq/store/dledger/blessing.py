@@ -111,5 +111,6 @@ class StoppedMember:
                 if magic == 1 and own == index:
                     return int(term)
         raise StoreRefusedError(
-            f"{folder} has no unit of entry {index}. Start the member once, it writes them again, and stop it"
+            f"{folder} lacks the index unit of entry {index}. Start the member once, which writes the missing units, "
+            "and stop it"
         )

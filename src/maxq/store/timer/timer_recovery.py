@@ -161,8 +161,12 @@ class TimerRecovery:
         for index in broken:
             found.wheel.clear_index(index)
         if broken:
-            log.warning("%d slots of the timer wheel point outside the timer log, which has [%d, %d): taken from it",
-                        len(broken), self._log.min_offset, end)  # fmt: skip
+            log.warning(
+                "%d slots of the timer wheel point outside of the timer log, [%d, %d): they are read from the log",
+                len(broken),
+                self._log.min_offset,
+                end,
+            )
         return broken_from
 
     def _apply(self, found: Recovered, units: Iterable[TimerUnit]) -> None:

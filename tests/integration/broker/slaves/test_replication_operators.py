@@ -86,7 +86,7 @@ async def test_slaves_that_are_behind_are_told_until_they_are_not(
     await until(lambda: connection.slave_ack_offset == store.max_physical_offset)
     tell()
     tell()
-    assert told()[1:] == [f"slave {address} is no longer behind the log, or gone"]
+    assert told()[1:] == [f"slave {address} has caught up with the log, or has disconnected"]
 
 
 # ---- a new pair ----------------------------------------------------------------------------------------------------

@@ -98,7 +98,11 @@ class QueryAssignmentProcessor(RequestProcessor):
             return queues
         info = self._consumers.get_consumer_group_info(asked.consumer_group)
         if info is None:
-            log.warning("no assignment for group %s of %s: it is offline", asked.consumer_group, asked.topic)
+            log.warning(
+                "no queues of topic %s are assigned to group %s: the group is offline",
+                asked.topic,
+                asked.consumer_group,
+            )
             return None
         strategy = _STRATEGIES.get(asked.strategy_name)
         if strategy is None:
