@@ -42,7 +42,12 @@ class LogicQueueMappingItem(JsonBody):
 
     @property
     def has_end(self) -> bool:
-        return self.end_offset > self.start_offset
+        return self.end_offset >= self.start_offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the queue moved on before this item took any message."""
+        return self.end_offset == self.start_offset
 
     @property
     def max_logic_offset(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from maxq.broker.tables.static_topic.pull_answers import STANDS_IN
-from maxq.codes import ResponseCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemotingError, RequestRefusedError
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -20,11 +20,24 @@ _MASTERS_ONLY: Final = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.SERVICE_NOT_AVAILABLE,
 )
+#: What a slave answers, too: it says that it is one.
+_READERS: Final = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.GET_MIN_OFFSET,
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+    }
+)
 
 
 class OtherBrokers:
-    """Forwards requests to other brokers. Addresses come from the topic's route and are kept until a broker cannot be
-    reached, or a slave answers."""
+    """Forwards requests to other brokers. Addresses come from the topic's route. Those of masters are kept until a
+    broker cannot be reached, or a slave answers."""
 
     def __init__(
         self,
@@ -40,7 +53,8 @@ class OtherBrokers:
     async def ask(
         self, broker_name: str, topic: str, code: int, ext: Mapping[str, str], *, physical: bool = True
     ) -> RemotingCommand:
-        """Return the answer of a broker's master to a request about one of its physical queues.
+        """Return the answer of a broker's master to a request about one of its physical queues. While it is away, one
+        of its slaves answers those who read.
 
         Args:
             physical: look no further (`lo=false`). Otherwise the request is about the static topic.
@@ -49,7 +63,7 @@ class OtherBrokers:
             RequestRefusedError: that broker is not known, or does not answer.
         """
         try:
-            address = self._addresses.get(broker_name) or await self._find(broker_name, topic)
+            address = self._addresses.get(broker_name) or await self._find(broker_name, topic, code)
             request = RemotingCommand(code, {**ext, "lo": "false" if physical else "true", "bname": broker_name})
             answer = await self._client.invoke(address, request, self._timeout_ms())
             if STANDS_IN in answer.ext or answer.code in _MASTERS_ONLY:  # the master may be back elsewhere
@@ -61,12 +75,15 @@ class OtherBrokers:
                 ResponseCode.SYSTEM_ERROR, f"broker {broker_name}, which holds this part of {topic}: {error}"
             ) from error
 
-    async def _find(self, broker_name: str, topic: str) -> str:
+    async def _find(self, broker_name: str, topic: str, code: int) -> str:
         route = await self._topic_route(topic)
+        slaves: list[str] = []
         for data in route.broker_datas if route is not None else ():
             if data.master_address is not None:
                 self._addresses[data.broker_name] = data.master_address
-        address = self._addresses.get(broker_name)
+            elif data.broker_name == broker_name and code in _READERS:
+                slaves = data.addresses
+        address = self._addresses.get(broker_name) or next(iter(slaves), None)
         if address is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,

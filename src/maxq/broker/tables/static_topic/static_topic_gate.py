@@ -25,6 +25,7 @@ from maxq.codes import LanguageCode, RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.offsets import ResetOffsetBody
+from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.static_topic import (
     GLOBAL_SCOPE,
     LogicQueueMappingItem,
@@ -78,6 +79,12 @@ class GlobalQueue:
                 f"{self.topic}-{self.global_id} is being remapped: where it begins here is not decided yet; ask again",
             )
         return found
+
+    def parts(self) -> Sequence[LogicQueueMappingItem]:
+        """Return the decided items that may hold messages: one at least."""
+        self.item_at(0)
+        known = decided(self.items)
+        return [item for item in known if not item.is_empty] or known[-1:]
 
 
 class _Rewriting:
@@ -245,7 +252,15 @@ class StaticTopicGate:
             ext["sysFlag"] = str(flags)
             return self._here(connection, request, ext, rewrite)
         ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(PULL_FLAG_COMMIT_OFFSET | PULL_FLAG_SUSPEND))
-        return self._pull_elsewhere(connection, request, self._elsewhere(item, request, ext, rewrite))
+
+        def rewrite_other(reply: RemotingCommand) -> RemotingCommand:
+            """Translate the answer of a broker of another group, which suggests one of that group."""
+            reply = rewrite(reply)
+            if "suggestWhichBrokerId" in reply.ext:
+                reply = replace(reply, ext={**reply.ext, "suggestWhichBrokerId": str(MASTER_ID)})
+            return reply
+
+        return self._pull_elsewhere(connection, request, self._elsewhere(item, request, ext, rewrite_other))
 
     async def _pull_elsewhere(
         self, connection: Connection, request: RemotingCommand, answer: Awaitable[RemotingCommand]
@@ -262,16 +277,26 @@ class StaticTopicGate:
     async def _query_consumer_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Search from the leader back to the first part for the newest one in which the group has consumed."""
+        """Search from the leader back to the first part for the newest one in which the group has consumed. One in
+        which there is nothing to consume holds up no group while its broker is away."""
         only = len(queue.items) == 1 and queue.leader.logic_offset == 0
         not_zero = {} if only else {"setZeroIfNotFound": "false"}
         answer: RemotingCommand | None = None
+        empty: LogicQueueMappingItem | None = None
         for item in reversed(decided(queue.items)):
-            answer = await self._ask(queue, item, connection, request, not_zero)
+            try:
+                answer = await self._ask(queue, item, connection, request, not_zero)
+            except RequestRefusedError:
+                if not item.is_empty:
+                    raise
+                empty = item
+                continue
             if answer.code == ResponseCode.SUCCESS:
                 return _with_offset(answer, item.to_logic(int(answer.ext["offset"])))
             if answer.code != ResponseCode.QUERY_NOT_FOUND:
                 return answer
+        if empty is not None:  # the group may have begun there
+            return _with_offset(request.reply(), empty.logic_offset)
         return answer or request.reply(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
 
     async def _update_consumer_offset(
@@ -393,7 +418,7 @@ class StaticTopicGate:
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
         """Search for the first part that has a message of that time or later; the leader's end if none has."""
-        items = decided(queue.items)
+        items = queue.parts()
         for item in items:
             answer = await self._ask(queue, item, connection, request, {})
             if answer.code != ResponseCode.SUCCESS:
@@ -401,8 +426,7 @@ class StaticTopicGate:
             physical = int(answer.ext["offset"])
             if item is items[-1] or (physical >= 0 and not (item.has_end and physical >= item.end_offset)):
                 return _with_offset(answer, item.to_logic(physical))
-        queue.item_at(0)
-        raise AssertionError("a queue of which no part is decided has no item at 0")
+        raise AssertionError("the last part has an answer")
 
     async def _max_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
@@ -416,7 +440,7 @@ class StaticTopicGate:
     async def _min_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        item = queue.item_at(0)
+        item = queue.parts()[0]
         answer = await self._ask(queue, item, connection, request, {})
         if answer.code != ResponseCode.SUCCESS:
             return answer
@@ -425,7 +449,7 @@ class StaticTopicGate:
     async def _earliest_store_time(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        return await self._ask(queue, queue.item_at(0), connection, request, {})
+        return await self._ask(queue, queue.parts()[0], connection, request, {})
 
     # --- asking the processors ----------------------------------------------------------------------------------------
 

@@ -202,6 +202,8 @@ class Others:
 
     async def ask(self, broker_name: str, topic: str, code: int, ext: dict[str, str]) -> RemotingCommand:
         self.asked.append((broker_name, topic, code, dict(ext)))
+        if not self.answers:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{broker_name} is away")
         return self.answers.pop(0)
 
 
@@ -362,6 +364,31 @@ def test_a_reader_that_has_all_of_a_part_goes_on_without_asking_its_broker() -> 
     assert not world.others.asked
 
 
+def test_a_part_that_never_took_a_message_holds_up_nobody_while_its_broker_is_away() -> None:
+    world = World([Item(0, 3, B, 0, 0, 0), Item(1, 7, A, 10_000)])
+    place = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+    reply = world.ask(RequestCode.PULL_MESSAGE, **place, queueOffset="0", maxMsgNums="32", sysFlag="3")
+    assert reply is not None
+    assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "10000")
+    world.reply = {"offset": "0", "timestamp": "5"}
+    for code in (RequestCode.GET_MIN_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP):
+        reply = world.ask(code, **place, timestamp="0")
+        assert reply is not None and reply.ext["offset"] == "10000"
+    reply = world.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, **place)
+    assert reply is not None and reply.ext["timestamp"] == "5"
+    assert not world.others.asked
+    world.code = ResponseCode.QUERY_NOT_FOUND
+    reply = world.ask(RequestCode.QUERY_CONSUMER_OFFSET, **place)
+    assert reply is not None and (reply.code, reply.ext["offset"]) == (ResponseCode.SUCCESS, "0")
+
+
+def test_a_part_that_is_away_may_have_the_progress_of_a_group() -> None:
+    world = World([Item(0, 3, B, 0, 0, 9), Item(1, 7, A, 10_000)])
+    world.code = ResponseCode.QUERY_NOT_FOUND
+    with pytest.raises(RequestRefusedError, match="is away"):
+        world.ask(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="G", topic="T", queueId="0")
+
+
 @pytest.mark.parametrize("topic", ["T", "Unknown"])
 def test_a_slave_says_that_it_is_one_to_brokers_that_ask_for_a_physical_queue(topic: str) -> None:
     """Also where its mappings are older than theirs."""
@@ -385,6 +412,14 @@ def test_a_pull_of_an_older_part_is_answered_by_its_broker_without_waiting() -> 
     assert (name, topic, code) == (B, "T", RequestCode.PULL_MESSAGE)
     assert (ext["queueId"], ext["queueOffset"], ext["sysFlag"]) == ("3", "40", "4")
     assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "10000")
+
+
+def test_no_reader_is_sent_to_a_slave_that_another_group_has() -> None:
+    world = World(led())
+    world.others.answers = [answer(ResponseCode.SUCCESS, 42, 0, 100)]
+    world.others.answers[0].ext["suggestWhichBrokerId"] = "1"
+    reply = world.ask(RequestCode.PULL_MESSAGE, topic="T", queueId="0", queueOffset="10", maxMsgNums="9", sysFlag="4")
+    assert reply is not None and reply.ext["suggestWhichBrokerId"] == "0"
 
 
 def test_progress_is_looked_for_from_the_leader_back() -> None:
