@@ -58,11 +58,13 @@ class WriteRun:
     Attributes:
         began_ms: wall time on the driver.
         query, query_run: ids of the streaming query that it belongs to, and of that query's start; empty: of none.
+        topic: where rows without a topic of their own go; empty: all rows have one.
     """
 
     began_ms: int
     query: str = ""
     query_run: str = ""
+    topic: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
             "job another applicationId"
         )
     other = decision.get("run", ours["run"])
-    if ours["run"]["rows"] not in (0, other["rows"]):
+    if ours["run"]["rows"] and any(ours["run"][name] != other[name] for name in ("rows", "digest")):
         log.warning(
             "batch %d of application %s was committed by an earlier start of its query, %s; this run, %s, counts as "
             "its repetition, and its rows are not written. If the checkpoint is a copy or an older one, or changed, so "
@@ -139,7 +141,7 @@ def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
                 "metadata has"
             )
         decision = _deliver_last(brokers, coordinator, application, tells_again=True)
-    told = {name: value for name, value in decision.get("run", {}).items() if name != "digest"}
+    told = {name: value for name, value in decision.get("run", {}).items() if name not in ("digest", "topic")}
     return {"application": application, "batch": coordinator.last_batch, "coordinator": coordinator.broker, **told}
 
 
@@ -328,14 +330,16 @@ def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     """Return whether the decision in force covers everything that this run was to write.
 
     It does if it is this run's, or of a run with the same rows, in whichever order and division, or if a streaming
-    query was started again and repeats its last batch, which may have other rows then.
+    query was started again and repeats its last batch, which may have other rows then. What goes to another topic is
+    no repetition: a query that writes to two under one name would lose the second.
     """
     mine, other = ours["run"], found.get("run")
     if found["brokers"] == ours["brokers"] or not mine["rows"]:
         return True
     if other is None:  # of a version that did not write down whose it was
         return bool(mine["query"])
-    if mine["query"] and mine["query"] == other["query"] and mine["queryRun"] != other["queryRun"]:
+    is_started_again = mine["query"] == other["query"] and mine["queryRun"] != other["queryRun"]
+    if mine["query"] and is_started_again and mine["topic"] == other.get("topic", mine["topic"]):
         return True
     return bool(mine["digest"]) and (mine["digest"], mine["rows"]) == (other["digest"], other["rows"])
 
@@ -346,7 +350,8 @@ def _run_text(decision: Mapping[str, Any]) -> str:
         return "of an earlier version of MaxQ"
     began = datetime.fromtimestamp(run["beganMs"] / 1000, UTC).isoformat(timespec="milliseconds")
     query = f" of the streaming query {run['query']}" if run["query"] else ""
-    return f"with {run['rows']} rows, begun at {began}{query}"
+    topic = f" to the topic {run['topic']}" if run.get("topic") else ""
+    return f"with {run['rows']} rows{topic}, begun at {began}{query}"
 
 
 def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
@@ -354,7 +359,7 @@ def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
 
     brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,
               requests of an attempt in the order of its rows, neighbours joined
-    run       rows, digest ("": not counted), beganMs, query, queryRun: who wrote what
+    run       rows, digest ("": not counted), beganMs, query, queryRun, topic: who wrote what
     """
     brokers: dict[str, dict[str, Any]] = {}
     for result in results:
@@ -369,7 +374,7 @@ def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
     digest = sum(result.digest for result in results) % (1 << 64)
     told = {
         "rows": sum(result.rows for result in results), "digest": f"{digest:016x}" if digest else "",
-        "beganMs": run.began_ms, "query": run.query, "queryRun": run.query_run,
+        "beganMs": run.began_ms, "query": run.query, "queryRun": run.query_run, "topic": run.topic,
     }  # fmt: skip
     return {"brokers": brokers, "run": told}
 

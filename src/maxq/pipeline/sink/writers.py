@@ -22,6 +22,8 @@ from maxq.runtime.files.system import SystemClock, SystemRng
 #: What Spark tells its tasks about a streaming query: its id, the same after a restart, and the id of this start.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _QUERY_RUN: Final = "spark.jobGroup.id"
+#: Columns that say when something is to happen, in lower case.
+_MOMENTS: Final = ("delivertimestamp", "sendat")
 
 
 class TaskCommit(WriterCommitMessage):
@@ -52,7 +54,8 @@ class _Sink:
 
     def _commit(self, name: BatchName, commits: Sequence[TaskCommit]) -> None:
         query, query_run = (commits[0].query, commits[0].query_run) if commits else ("", "")
-        commit(self._options, name, [one.result for one in commits], WriteRun(self._began_ms, query, query_run))
+        run = WriteRun(self._began_ms, query, query_run, self._options.topic or "")
+        commit(self._options, name, [one.result for one in commits], run)
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
@@ -89,6 +92,12 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
 def _names(options: WriteOptions, schema: StructType) -> dict[str, str]:
     columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    for name, kind in columns:
+        if kind == "timestamp_ntz" and name.lower() in _MOMENTS:
+            raise PipelineError(
+                f"column {name} is timestamp_ntz, which has no time zone and so is no moment: cast it to timestamp, "
+                "which takes the time zone of the session"
+            )
     return check_columns(columns, has_topic=options.topic is not None)
 
 

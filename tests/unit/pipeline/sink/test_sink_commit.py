@@ -216,6 +216,22 @@ def test_of_one_start_of_a_query_two_writes_with_one_name_are_two_runs(
     commit(options_of(server), name, [stage_named(server, topic, bodies(3), application)], started())
 
 
+def test_a_second_write_of_a_batch_to_another_topic_is_refused_also_when_its_query_starts_again(
+    server: Standalone, topic: str, application: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A function of foreachBatch that writes twice under one name was refused, and lost the second write when its query
+    was started again."""
+    name, options = BatchName(application, 0), options_of(server)
+    for start in ("first", "second"):
+        runs = [WriteRun(0, "query", start, topic), WriteRun(0, "query", start, f"{topic}-copy")]
+        commit(options, name, [stage_named(server, topic, bodies(3), application)], runs[0])
+        with pytest.raises(PipelineError, match=f"with 3 rows to the topic {topic}, .*this one, .* {topic}-copy"):
+            commit(options, name, [stage_named(server, f"{topic}-copy", bodies(3)[::-1], application)], runs[1])
+    assert "counts as its repetition" not in caplog.text
+    commit(options, name, [stage_named(server, topic, pa.array([b"x", b"y", b"z"]), application)], runs[0])
+    assert "counts as its repetition" in caplog.text
+
+
 def test_what_an_earlier_batch_left_undelivered_is_delivered_by_the_next(
     server: Standalone, topic: str, application: str
 ) -> None:
