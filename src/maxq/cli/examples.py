@@ -11,7 +11,7 @@ _ADMIN: Final = {
     "updateTopic": ("-t Orders -c DefaultCluster", "-t Orders -b 127.0.0.1 -r 16 -w 16"),
     "updateTopicList": ("-f topics.json -c DefaultCluster",),
     "updateTopicPerm": ("-t Orders -p 4 -c DefaultCluster",),
-    "deleteTopic": ("-t Orders -c DefaultCluster", "-t Orders -c DefaultCluster --yes"),
+    "deleteTopic": ("-t Orders -c DefaultCluster", "-t Orders -b 10.0.0.7:10911 --yes"),
     "topicList": ("", "--json"),
     "topicRoute": ("-t Orders",),
     "topicStatus": ("-t Orders", "-t Orders --json"),

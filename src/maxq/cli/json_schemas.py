@@ -111,7 +111,7 @@ _ADMIN: Final[dict[str, Schema]] = {
     "updateTopic": on_brokers(topic=TOPIC_CONFIG),
     "updateTopicList": on_brokers(topics=WHOLE),
     "updateTopicPerm": rows(broker=TEXT, oldPerm=WHOLE, newPerm=WHOLE),
-    "deleteTopic": record(topic=TEXT, cluster=TEXT, brokers=TEXTS, nameServers=SWITCH, failures=_FAILED),
+    "deleteTopic": record(topic=TEXT, cluster=TEXT, brokers=TEXTS, nameServers=SWITCH, left=TEXT, failures=_FAILED),
     "topicList": array({"anyOf": [TEXT, record(cluster=TEXT, topic=TEXT, consumerGroup=TEXT)]}),
     "topicRoute": record(
         brokerDatas=rows(

@@ -140,11 +140,19 @@ async def update_topic_perm(
     return Report(columns, rows, text="".join(f"{line}\n" for line in lines), failures=done.failures)
 
 
-@command(app, "deleteTopic", asks="Delete topic {topic} with all its messages from cluster {cluster}?")
-async def delete_topic(
-    admin: Admin, topic: Topic, cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")]
-) -> Report:
-    """Delete a topic from the brokers of a cluster and, if none of them failed, from the name servers."""
+@command(app, "deleteTopic", asks="Delete topic {topic} with all its messages from {where}?")
+async def delete_topic(admin: Admin, topic: Topic, cluster: ClusterName = None, broker: BrokerAddr = None) -> Report:
+    """Delete a topic from the brokers of a cluster and, if none of them failed, from the name servers. With -b, delete
+    it from one broker alone, which was away when the topic was deleted."""
+    if cluster is None:
+        (target,) = await addresses(admin, broker, cluster)
+        await admin.topics.delete_in_broker(target, topic)
+        facts = {"topic": topic, "cluster": "", "brokers": [target], "nameServers": False, "left": ""}
+        text = f"delete topic [{topic}] from broker [{target}] success.\n"
+        return Report({name: f"#{name}" for name in facts}, [list(facts.values())], value=facts, text=text)
+    if broker is not None:
+        raise ConfigError("one of -b/--brokerAddr and -c/--clusterName is needed")
+    left = await admin.topics.parts_away(topic)
     follows = {
         address: address in data.followers
         for data in await admin.brokers.of_cluster(cluster)
@@ -158,7 +166,15 @@ async def delete_topic(
         await admin.topics.delete_in_name_servers(topic, cluster)
         lines = [f"delete topic [{topic}] from cluster [{cluster}] success."]
         lines.append(f"delete topic [{topic}] from NameServer success.")
-    facts = {"topic": topic, "cluster": cluster, "brokers": list(done.answers), "nameServers": not done.failures}
+    if left:
+        lines.append(f"But {left}.")
+    facts = {
+        "topic": topic,
+        "cluster": cluster,
+        "brokers": list(done.answers),
+        "nameServers": not done.failures,
+        "left": left,
+    }
     columns = {name: f"#{name}" for name in facts}
     text = "".join(f"{line}\n" for line in lines)
     return Report(columns, [list(facts.values())], value=facts, text=text, failures=done.failures)

@@ -50,6 +50,7 @@ def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
     Raises:
         ClientError: the parts contradict each other.
     """
+    check_one_topic(parts)
     if len({(part.mapping.epoch, part.mapping.total_queues, part.mapping.scope) for part in parts.values()}) > 1:
         raise ClientError("the brokers' mappings differ in epoch, scope or number of queues: repeat the last command")
     found: dict[int, str] = {}
@@ -60,6 +61,32 @@ def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
                     raise ClientError(f"queue {global_id} is led by {found[global_id]} and by {name}")
                 found[global_id] = name
     return found
+
+
+def check_one_topic(parts: Mapping[str, BrokerPart]) -> None:
+    """Check that no broker has queues of an older topic of the name, which was deleted while that broker was away.
+
+    Raises:
+        ClientError: some have.
+    """
+    newest = max((part.mapping.made_at for part in parts.values()), default=-1)
+    times: dict[tuple[int, int], int] = {}  # global queue, generation
+    for part in parts.values():
+        for global_id, items in part.mapping.hosted_queues.items():
+            for item in items:
+                times[global_id, item.gen] = max(times.get((global_id, item.gen), -1), item.time_of_start)
+    for name, part in sorted(parts.items()):
+        made_at = {
+            (item.time_of_start, newest if item.time_of_start >= 0 else times[global_id, item.gen])
+            for global_id, items in part.mapping.hosted_queues.items()
+            for item in items
+        }
+        if any(own != real for own, real in made_at):
+            topic = part.config.topic_name
+            raise ClientError(
+                f"{name} still has an older topic of the name {topic}, which was deleted while that broker was away: "
+                f"delete it there (`maxq admin deleteTopic -t {topic} -b` and its address), and repeat this command"
+            )
 
 
 def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan | None:
@@ -73,6 +100,7 @@ def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan 
     Raises:
         ClientError: the parts contradict each other.
     """
+    check_one_topic(parts)
     if len({part.mapping.scope for part in parts.values()}) > 1:
         raise ClientError("the brokers' mappings differ in scope")
     chains = _longest_chains(parts)
@@ -148,13 +176,16 @@ def plan_queues(
         )
     load = {name: sum(leader == name for leader in led.values()) for name in names}
     epoch = _next_epoch(parts, now_ms)
+    made_at = max(part.mapping.made_at for part in parts.values()) if led else epoch
     for global_id in range(total):
         if global_id in led:
             continue
         name = min(names, key=lambda candidate: (load[candidate], candidate))
         load[name] += 1
         part = parts.setdefault(name, empty_part(topic, name))
-        part.mapping.hosted_queues[global_id] = [LogicQueueMappingItem(0, part.add_queue(), name)]
+        part.mapping.hosted_queues[global_id] = [
+            LogicQueueMappingItem(0, part.add_queue(), name, time_of_start=made_at)
+        ]
     _stamp(parts, epoch, total)
     return Plan(topic, parts)
 
@@ -213,10 +244,11 @@ def plan_remapping(
 
 def _move(plan: Plan, global_id: int, source: str, target: str) -> None:
     part = plan.parts.setdefault(target, empty_part(plan.topic, target))
-    items = list(plan.parts[source].mapping.hosted_queues[global_id])
-    items.append(LogicQueueMappingItem(items[-1].gen + 1, part.add_queue(), target, -1))
+    mapping = plan.parts[source].mapping
+    items = list(mapping.hosted_queues[global_id])
+    items.append(LogicQueueMappingItem(items[-1].gen + 1, part.add_queue(), target, -1, time_of_start=mapping.made_at))
     part.mapping.hosted_queues[global_id] = items
-    plan.parts[source].mapping.hosted_queues[global_id] = items  # the same items: both learn their places
+    mapping.hosted_queues[global_id] = items  # the same items: both learn their places
     plan.map_in.add(target)
     plan.map_out.add(source)
 
@@ -227,7 +259,7 @@ def empty_part(topic: str, broker_name: str) -> BrokerPart:
 
 
 def _next_epoch(parts: Mapping[str, BrokerPart], now_ms: int) -> int:
-    return max([now_ms, *(part.mapping.epoch + 1_000 for part in parts.values())])
+    return max([now_ms, *(part.mapping.epoch + 1 for part in parts.values())])
 
 
 def _stamp(parts: Mapping[str, BrokerPart], epoch: int, total: int) -> None:

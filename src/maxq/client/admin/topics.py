@@ -5,9 +5,10 @@ from maxq.client.admin.global_progress import global_chains, global_offsets
 from maxq.client.instance.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError
+from maxq.errors import BrokerError, NoRouteError
 from maxq.protocol.body.offsets import TopicStatsTable
 from maxq.protocol.body.route import GroupList, TopicRouteData
+from maxq.protocol.body.static_topic import TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import (
     CreateTopicListRequestBody,
     TopicConfig,
@@ -46,12 +47,46 @@ class TopicAdmin:
         body = CreateTopicListRequestBody(configs).encode()
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
 
-    async def delete(self, topic: str, cluster: str) -> None:
-        """Delete a topic: on every broker of the cluster, then on every name server."""
+    async def delete(self, topic: str, cluster: str) -> str:
+        """Delete a topic: on every broker of the cluster, then on every name server.
+
+        Returns:
+            What is left to do when brokers are back that were away (`parts_away`); usually nothing.
+        """
+        left = await self.parts_away(topic)
         for data in await self._context.brokers_of_cluster(cluster):
             for address in data.addresses:
                 await self.delete_in_broker(address, topic, follows_master=address in data.followers)
         await self.delete_in_name_servers(topic, cluster)
+        return left
+
+    async def parts_away(self, topic: str) -> str:
+        """Return a sentence about the brokers that have a part of a static topic and cannot be asked to delete it;
+        empty if there are none. Such a broker brings its part of the deleted topic back."""
+        try:
+            route = await self._context.route(topic)
+        except NoRouteError:
+            return ""
+        masters = {data.broker_name: data.master_address for data in route.broker_datas if data.master_address}
+        named, led, total = set(), set(), 0
+        for name in masters.keys() & (route.topic_queue_mapping_by_broker or {}).keys():
+            detail = (await self.config(masters[name], topic)).mapping_detail
+            if detail is None:
+                continue
+            mapping = TopicQueueMappingDetail.from_json(detail)
+            total = max(total, mapping.total_queues)
+            named |= {item.bname for items in mapping.hosted_queues.values() for item in items}
+            led |= {number for number, items in mapping.hosted_queues.items() if items and items[-1].bname in masters}
+        away = sorted(named - masters.keys())
+        queues = [str(number) for number in range(total) if number not in led]
+        if not away and not queues:
+            return ""
+        if queues:
+            away.append(f"the one that leads queue {', '.join(queues)}")
+        return (
+            f"brokers with a part of static topic {topic} have no master now ({', '.join(away)}): when they are back, "
+            f"delete it there before the name is used again (`maxq admin deleteTopic -t {topic} -b` and the address)"
+        )
 
     async def delete_in_broker(self, address: str, topic: str, *, follows_master: bool = False) -> None:
         """Delete a topic on one broker (215).

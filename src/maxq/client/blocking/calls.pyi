@@ -555,8 +555,16 @@ class TopicCalls(Part[TopicAdmin]):
         """Create or change a topic on all masters of a cluster; returns their addresses."""
     def create_list(self, address: str, configs: list[TopicConfig]) -> None:
         """Create or change several topics on one broker (18)."""
-    def delete(self, topic: str, cluster: str) -> None:
-        """Delete a topic: on every broker of the cluster, then on every name server."""
+    def delete(self, topic: str, cluster: str) -> str:
+        """Delete a topic: on every broker of the cluster, then on every name server.
+
+        Returns:
+            What is left to do when brokers are back that were away (`parts_away`); usually nothing.
+        """
+    def parts_away(self, topic: str) -> str:
+        """Return a sentence about the brokers that have a part of a static topic and cannot be asked to delete it;
+        empty if there are none. Such a broker brings its part of the deleted topic back.
+        """
     def delete_in_broker(self, address: str, topic: str, *, follows_master: bool = False) -> None:
         """Delete a topic on one broker (215).
 

@@ -24,7 +24,11 @@ NO_BROKER: Final = "__syslo__none__"
 
 @json_body
 class LogicQueueMappingItem(JsonBody):
-    """One physical queue of a global queue. Offsets are queue offsets; `end_offset` is excluded, -1: none yet."""
+    """One physical queue of a global queue. Offsets are queue offsets; `end_offset` is excluded, -1: none yet.
+
+    `time_of_start` is when the topic was made, in ms, the same in all items of a topic: it tells them from those of a
+    topic of this name that was deleted. -1: not known. RocketMQ reserves it, writes -1, and keeps what is there.
+    """
 
     gen: int = 0  # ascending along the chain
     queue_id: int = 0
@@ -74,6 +78,11 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
     """One broker's part of a static topic: the chains of all global queues that it leads or once led."""
 
     hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
+
+    @property
+    def made_at(self) -> int:
+        """Return when the topic was made, in ms; -1 if no item knows."""
+        return max((item.time_of_start for items in self.hosted_queues.values() for item in items), default=-1)
 
     def info(self) -> TopicQueueMappingInfo:
         """Return the part that name servers and clients get: the queues that this broker leads."""

@@ -3,10 +3,11 @@
 import pytest
 
 from maxq.api import Message, MessageQueue, async_admin, async_producer
+from maxq.client.admin.admin import Admin
 from maxq.errors import ClientError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import RunningBroker
+from tests.integration.broker.harness import RunningBroker, until
 
 FAST = {"poll_name_server_interval": 100, "heartbeat_broker_interval": 100}
 GLOBAL = "__syslo__global__"
@@ -55,3 +56,33 @@ async def test_an_operator_is_told_that_no_broker_leads_a_queue(
         await admin.static_topics.create("Static", 1, ["broker-b"])
         with pytest.raises(ClientError, match="no broker that is online leads queue 7 of static topic Static"):
             await admin.offsets.max(MessageQueue("Static", GLOBAL, 7))
+
+
+async def _has_no_master(admin: Admin, name: str) -> bool:
+    group = (await admin.cluster_info()).broker_addr_table.get(name)
+    return group is None or group.master_address is None
+
+
+async def test_what_a_broker_brings_back_of_a_deleted_topic_is_not_taken_into_the_new_one(
+    brokers: dict[str, RunningBroker], start_broker: Start, namesrv: str
+) -> None:
+    """The next command took the old chain for the queue's, and new messages were never read."""
+    names = ["broker-a", "broker-b"]
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        await producer.send(Message("Static", b"old"))
+        await admin.static_topics.remap("Static", ["broker-b"])
+        await brokers["broker-b"].stop()
+        await until(lambda: _has_no_master(admin, "broker-b"))
+        left = await admin.topics.delete("Static", "DefaultCluster")
+        assert left.startswith("brokers with a part of static topic Static have no master now (broker-b, the one that ")
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        again = await start_broker(
+            "broker-b", brokerName="broker-b", namesrvAddr=namesrv, mappedFileSizeCommitLog=8 << 20
+        )
+        for command in (admin.static_topics.create("Static", 2, names), admin.static_topics.remap("Static", names)):
+            with pytest.raises(ClientError, match="broker-b still has an older topic of the name Static"):
+                await command
+        await admin.topics.delete_in_broker(again.address, "Static")
+        await admin.static_topics.create("Static", 2, names)
+        assert not await admin.topics.delete("Static", "DefaultCluster")

@@ -187,6 +187,11 @@ def _check_succession(old: TopicQueueMappingDetail, new: TopicQueueMappingDetail
         raise _refusal(f"Can't accept data with small epoch {new.epoch} < {old.epoch}")
     if new.scope != old.scope:
         raise _refusal(f"Can't accept data with unmatched scope {new.scope} != {old.scope}")
+    if old.made_at != new.made_at and -1 not in (old.made_at, new.made_at):
+        raise _refusal(
+            f"broker {old.bname} has another topic {old.topic}, made at {old.made_at} and not at {new.made_at}: delete "
+            "it there first"
+        )
     same_epoch = new.epoch == old.epoch
     for global_id, before in old.hosted_queues.items():
         after = new.hosted_queues.get(global_id)

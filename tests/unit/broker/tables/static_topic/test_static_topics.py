@@ -132,6 +132,19 @@ def test_what_is_known_cannot_be_contradicted_except_by_force() -> None:
     assert len(table.table["T"].hosted_queues[0]) == 1
 
 
+def test_a_topic_that_was_made_again_is_refused_by_a_broker_that_has_the_old_one() -> None:
+    table = manager()
+    table.update(detail([Item(0, 3, A, 0, time_of_start=5)]), force=False)
+    for again in ([Item(0, 3, A, 0, time_of_start=7)], [Item(4, 3, A, 50_000, time_of_start=7)]):
+        with pytest.raises(
+            RequestRefusedError, match="has another topic T, made at 5 and not at 7: delete it there first"
+        ):
+            table.update(detail(again, epoch=20), force=False)
+    table.update(detail([Item(0, 3, A, 0), Item(1, 0, B, 10_000)], epoch=20), force=False)  # as RocketMQ writes it
+    table.update(detail(again, epoch=30), force=True)
+    assert table.table["T"].made_at == 7
+
+
 # --- pulls ---
 
 
