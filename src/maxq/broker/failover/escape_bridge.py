@@ -56,10 +56,12 @@ _MOST_ROUTES: Final = 10_000
 #: read.
 _HOST_BITS: Final = MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6
 
+#: The other group has the message, also if its disk or slaves did not have it in time. It counts as delivered then:
+#: each repetition would be stored once more, every few seconds for as long as a slave of that group is away.
 _STATUS_OF: Final = {
     ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
     ResponseCode.FLUSH_DISK_TIMEOUT: PutMessageStatus.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: PutMessageStatus.PUT_OK,  # as of what is stored here, nobody waits for slaves
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: PutMessageStatus.PUT_OK,
     ResponseCode.SLAVE_NOT_AVAILABLE: PutMessageStatus.PUT_OK,
 }
 

@@ -9,6 +9,8 @@ Source:
     PullMessageProcessor,ConsumerManageProcessor,AdminBrokerProcessor}.java.
 """
 
+import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -16,6 +18,7 @@ from typing import Final, cast
 
 from maxq.access.guard import Guard
 from maxq.auth.signature import unsigned
+from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.tables.static_topic.pull_answers import STANDS_IN, global_pull_answer
@@ -130,6 +133,7 @@ class StaticTopicGate:
         self._offsets = offsets
         self._guard = guard
         self._inner: dict[int, Processor] = {}
+        self._change = asyncio.Event()  # the next one of the mappings
 
     def place(self, server: RemotingServer) -> None:
         """Wrap the processors that are registered now."""
@@ -155,6 +159,11 @@ class StaticTopicGate:
         reset = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
         self._inner[int(reset)] = server.processor(reset)
         server.register(reset, self._before_resets(server.processor(reset)))
+
+    def mappings_changed(self) -> None:
+        """Let readers that wait at the end of an older part ask again."""
+        self._change.set()
+        self._change = asyncio.Event()
 
     def _before(
         self,
@@ -250,7 +259,8 @@ class StaticTopicGate:
             else:  # of another part, or the group has gone back: the reader commits it by itself
                 flags &= ~PULL_FLAG_COMMIT_OFFSET
             ext["sysFlag"] = str(flags)
-            return self._here(connection, request, ext, rewrite)
+            answer = self._here(connection, request, ext, rewrite)
+            return answer if item is queue.leader else self._hold(request, answer)
         ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(PULL_FLAG_COMMIT_OFFSET | PULL_FLAG_SUSPEND))
 
         def rewrite_other(reply: RemotingCommand) -> RemotingCommand:
@@ -268,9 +278,22 @@ class StaticTopicGate:
         """Answer a reader, who may still read, with the answer of another broker, which is asked in this broker's
         name."""
         since = None if self._guard is None else self._guard.rules
-        reply = await answer
+        reply = await self._hold(request, answer)
+        assert reply is not None, "another broker answers"
         refused = None if self._guard is None else self._guard.again(connection, request, since)
         return refused or reply
+
+    async def _hold(self, request: RemotingCommand, answer: Answer) -> RemotingCommand | None:
+        """Return the answer about an older part. If it has no more messages, and a reader that would wait cannot go on
+        yet, because the next part has no place or a slave lacks the end, it waits here for a moment: it asks again at
+        once."""
+        change = self._change
+        reply = await answer if inspect.isawaitable(answer) else answer
+        may_wait = HeaderFields(request.ext).required_int("sysFlag") & PULL_FLAG_SUSPEND
+        if may_wait and isinstance(reply, RemotingCommand) and reply.code == ResponseCode.PULL_NOT_FOUND:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(change.wait(), AHEAD_WAIT_MS / 1000)
+        return cast(RemotingCommand | None, reply)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

@@ -53,4 +53,5 @@ class StaticTopics:
         """Note that a topic has become static, or that its queues have moved."""
         self._write_states.refresh_all()
         self._plans.forget_all()
+        self._gate.mappings_changed()
         self._hold_service.notify_all()  # who waits for a queue that has moved asks again, and learns it

@@ -251,10 +251,10 @@ class World:
         mappings.update(detail(items), force=False)
         self.offsets = BrokerWorld().offsets
         self.server = Server(self.process)
-        gate = StaticTopicGate(
+        self.gate = StaticTopicGate(
             mappings, cast(OtherBrokers, self.others), self.offsets, cast(Guard, self), lambda: self.is_slave
         )
-        gate.place(cast(RemotingServer, self.server))
+        self.gate.place(cast(RemotingServer, self.server))
 
     # --- its guard: what was let through is refused when another broker was asked meanwhile, and `is_revoked` ---
 
@@ -425,6 +425,29 @@ def test_a_pull_of_an_older_part_is_answered_by_its_broker_without_waiting() -> 
     assert (name, topic, code) == (B, "T", RequestCode.PULL_MESSAGE)
     assert (ext["queueId"], ext["queueOffset"], ext["sysFlag"]) == ("3", "40", "4")
     assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "10000")
+
+
+@pytest.mark.parametrize("holder", [A, B])
+async def test_a_reader_waits_at_the_end_of_a_part_until_the_next_one_has_its_place(holder: str) -> None:
+    """It asks again at once when it is answered, and each time another broker is asked."""
+    world = World([Item(0, 3, holder, 0), Item(1, 7, A, -1)])
+    world.code, world.reply = ResponseCode.PULL_NOT_FOUND, answer(0, 40, 0, 40).ext
+    world.others.answers = [answer(ResponseCode.PULL_NOT_FOUND, 40, 0, 40) for _ in range(2)]
+    ext = {"topic": "T", "queueId": "0", "queueOffset": "40", "maxMsgNums": "9"}
+
+    async def pull(flags: str) -> RemotingCommand:
+        request = RemotingCommand(RequestCode.PULL_MESSAGE, {**ext, "sysFlag": flags})
+        found = world.server.processors[int(RequestCode.PULL_MESSAGE)](connection(FakeConnection()), request)
+        assert asyncio.iscoroutine(found)
+        return cast(RemotingCommand, await found)
+
+    assert (await pull("4")).code == ResponseCode.PULL_NOT_FOUND  # who does not want to wait
+    reader = asyncio.create_task(pull("6"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not reader.done()
+    world.gate.mappings_changed()
+    assert (await reader).code == ResponseCode.PULL_NOT_FOUND
 
 
 def test_no_reader_is_sent_to_a_slave_that_another_group_has() -> None:
