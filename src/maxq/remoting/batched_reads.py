@@ -12,6 +12,9 @@ goes back to its transport, which handles all of that.
 A turn costs 40 µs beside its messages. While an append would only wait for the disk (SYNC_FLUSH) there are no turns,
 for a millisecond at most: all that comes meanwhile is taken in one.
 
+A thread that waits for one answer may receive on such a connection itself: the epoll instance is told not to watch the
+socket meanwhile (`receive_lent` in socket_io_cy), so that no turn begins for it.
+
 Only connections with a socket of this process are read so: not those with TLS, not the simulator's, and none where the
 system has no epoll.
 """
@@ -37,7 +40,7 @@ _FEW: Final = 3  # connections that send; with fewer there is little to take tog
 
 
 class BatchedReads:
-    """The connections of one server that are read together.
+    """The connections of one endpoint that are read together.
 
     Attributes:
         buffer: holds the arrivals of this turn, one behind the other.
@@ -46,6 +49,8 @@ class BatchedReads:
         path: called with this object when arrivals have been received; takes what it understands of them.
         may_rest: called with a function; True promises that nothing taken at this moment would be answered before that
             function is called.
+        is_at_work: something was received on one of the connections, and its connection has not kept the rest of it.
+        descriptor: the epoll instance; -1: there is none.
     """
 
     def __init__(self, holds: Holds) -> None:
@@ -60,6 +65,8 @@ class BatchedReads:
         self._offered: dict[Connection, None] = {}  # in the order in which they came
         self._by_fd: dict[int, Connection] = {}
         self._epoll: Any = None
+        self.descriptor = -1
+        self.is_at_work = False
 
     def __len__(self) -> int:
         """Return how many connections are read here."""
@@ -84,7 +91,8 @@ class BatchedReads:
             if not hasattr(select, "epoll"):
                 return False
             self._epoll = select.epoll()
-            asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._readable)
+            self.descriptor = self._epoll.fileno()
+            asyncio.get_running_loop().add_reader(self.descriptor, self._readable)
         self._by_fd[fd] = connection
         self._epoll.register(fd, select.EPOLLIN)
         return True
@@ -101,9 +109,10 @@ class BatchedReads:
             self._resting.cancel()
             self._resting = None
         if self._epoll is not None:
-            asyncio.get_running_loop().remove_reader(self._epoll.fileno())
+            asyncio.get_running_loop().remove_reader(self.descriptor)
             self._epoll.close()
             self._epoll = None
+            self.descriptor = -1
 
     def answer(self, answers: bytearray, table: "array[int]", connections: list[Connection]) -> None:
         """Send each connection its answers (socket_io_cy.send)."""
@@ -114,7 +123,7 @@ class BatchedReads:
             self._receive()
             return
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._epoll.fileno())
+        loop.remove_reader(self.descriptor)
         self._resting = loop.call_later(_REST_S, self._rested)
 
     def _go_on(self) -> None:
@@ -125,16 +134,20 @@ class BatchedReads:
 
     def _rested(self) -> None:
         self._resting = None
-        asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._readable)
+        asyncio.get_running_loop().add_reader(self.descriptor, self._readable)
         self._receive()
 
     def _receive(self) -> None:
         self.connections, self.hosts = [], []
         odd: list[Connection] = []
         events = self._epoll.poll(0, _MOST)
-        count = receive(events, self._by_fd, self.buffer, self.table, self.connections, self.hosts, odd)
-        if count:
-            self._work(count)
+        self.is_at_work = True
+        try:
+            count = receive(events, self._by_fd, self.buffer, self.table, self.connections, self.hosts, odd)
+            if count:
+                self._work(count)
+        finally:
+            self.is_at_work = False
         for connection in odd:
             connection.leave_batched_reads()
 

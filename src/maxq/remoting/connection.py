@@ -59,7 +59,10 @@ Processor = Callable[["Connection", RemotingCommand], RemotingCommand | Awaitabl
 
 
 class Reader(Protocol):
-    """Reads connections instead of their transports (batched_reads.py)."""
+    """Reads connections instead of their transports, and lends them to threads (batched_reads.py)."""
+
+    descriptor: int
+    is_at_work: bool
 
     def offer(self, connection: "Connection") -> None:
         """Read this connection, once there are some others like it."""
@@ -524,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
         after some more arrivals."""
         self._fast_path_arrivals = 0
         reads, transport = self._endpoint.batched_reads, self._transport
-        if transport is None or self._socket >= 0 or self._tls is not None:
+        if transport is None or transport.is_closing() or self._socket >= 0 or self._tls is not None:
             return
         if self._paused or self._resting or self.is_closed:
             return
@@ -544,10 +547,23 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
 
+    def take_up(self) -> None:
+        """Go on behind what a thread has received that borrowed this connection, and was not what it waited for. The
+        transport reads again."""
+        transport = self._transport
+        if not (self._paused or self._resting or self.is_closed or transport is None or transport.is_closing()):
+            self._drop_socket()
+            self._go_on()
+
     def _drop_socket(self) -> None:
         if self._socket >= 0:
             self._endpoint.batched_reads.drop(self._socket)
             self._socket = -1
+
+    @property
+    def batched_reads(self) -> Reader:
+        """Return who may read this connection together with others."""
+        return self._endpoint.batched_reads
 
     def direct_socket(self) -> int:
         """Return a socket that bytes can be written to past the transport, or -1 while earlier bytes wait: use

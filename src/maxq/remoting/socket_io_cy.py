@@ -6,6 +6,7 @@ Columns of the table, one row an arrival: protocol/send_rows, A_….
 """
 
 import os
+import select
 from typing import TYPE_CHECKING
 
 try:
@@ -15,6 +16,7 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.errno import EAGAIN, EINTR, errno
+    from cython.cimports.maxq.remoting.system_poll import POLLIN, maxq_watch, poll, pollfd
     from cython.cimports.posix.uio import iovec, writev
     from cython.cimports.posix.unistd import read, write
 
@@ -40,6 +42,17 @@ if TYPE_CHECKING:
         def remote_host(self) -> bytes: ...
         def direct_socket(self) -> int: ...
         def write(self, buffers: Sequence[bytes | memoryview]) -> None: ...
+
+    class Lent(Receiving, Protocol):
+        """Connection, as far as a thread may receive on it."""
+
+        _socket: int
+
+    class Lender(Protocol):
+        """BatchedReads, as far as it lends connections."""
+
+        descriptor: int
+        is_at_work: bool
 
     C = TypeVar("C", bound=Receiving)
 
@@ -279,6 +292,98 @@ def send_at_once(
         connection._out.append((head + body)[sent:])
         connection._out_size += size - sent
     return size - sent
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _watch(epoll: cython.int, fd: cython.int, is_watched: cython.bint) -> cython.bint:
+    """Let an epoll instance tell of a socket that is readable, or not; returns False if it does not know the socket."""
+    if cython.compiled:
+        return maxq_watch(epoll, fd, is_watched) == 0
+    with select.epoll.fromfd(os.dup(epoll)) as instance:
+        try:
+            instance.modify(fd, select.EPOLLIN if is_watched else 0)
+        except (OSError, ValueError):
+            return False
+    return True
+
+
+def lend(
+    connection,  # type: Lent
+    reads,  # type: Lender
+):
+    # type: (...) -> int
+    """Let the calling thread receive on a connection that the loop reads together with others, until `give_back`. It
+    calls `receive_lent` next, and runs no Python code in between: that could wait for something that comes on this
+    connection.
+
+    Returns:
+        1: it is lent. 0: the loop has something of it in hands. -1: its transport reads it
+        (`Connection.join_batched_reads`).
+    """
+    fd: cython.int = connection._socket
+    if fd < 0:
+        return -1
+    if reads.is_at_work or connection.partial or connection.own_buffer is not None:
+        return 0
+    return 1 if _watch(reads.descriptor, fd, False) else 0
+
+
+def receive_lent(
+    connection,  # type: Lent
+    reads,  # type: Lender
+    buffer: bytearray,
+    wait_ms: cython.int,
+):
+    # type: (...) -> int
+    """Wait until something comes on a connection that is lent, and receive it. Other threads run while this waits, and
+    only then.
+
+    Returns:
+        The number of bytes, which are in `buffer` and begin where a frame begins: call `give_back`. 0: nothing came in
+        time, there was a signal, or it is for the loop; the connection is given back.
+    """
+    fd: cython.int = connection._socket
+    ready: cython.int
+    got: cython.Py_ssize_t = 0
+    if fd < 0:
+        return 0
+    if cython.compiled:
+        waited: pollfd
+        waited.fd = fd
+        waited.events = POLLIN
+        with cython.nogil:
+            ready = poll(cython.address(waited), 1, wait_ms)
+    else:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        ready = len(poller.poll(wait_ms))
+    if connection._socket != fd:  # closed, or back with its transport
+        return 0
+    if ready > 0 and not (reads.is_at_work or connection.partial or connection.own_buffer is not None):
+        if cython.compiled:
+            got = read(fd, cython.cast(cython.p_char, buffer), len(buffer))
+        else:
+            got = _read(fd, buffer, 0, len(buffer))
+    if got <= 0:
+        _watch(reads.descriptor, fd, True)
+        return 0
+    connection.active = True
+    connection.arrivals += 1
+    return got
+
+
+def give_back(
+    connection,  # type: Lent
+    reads,  # type: Lender
+    rest: bytes,
+):
+    # type: (...) -> None
+    """Let the loop read a connection again that was lent. `rest`: what was received and is for the loop, which is to
+    call `Connection.take_up` if that is not empty."""
+    if rest:
+        connection.partial = rest
+    _watch(reads.descriptor, connection._socket, True)
 
 
 def is_compiled() -> bool:

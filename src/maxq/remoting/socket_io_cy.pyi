@@ -22,6 +22,17 @@ class Receiving(Protocol):
     def direct_socket(self) -> int: ...
     def write(self, buffers: Sequence[bytes | memoryview]) -> None: ...
 
+class Lent(Receiving, Protocol):
+    """Connection, as far as a thread may receive on it."""
+
+    _socket: int
+
+class Lender(Protocol):
+    """BatchedReads, as far as it lends connections."""
+
+    descriptor: int
+    is_at_work: bool
+
 C = TypeVar("C", bound=Receiving)
 
 class Sending(Protocol):
@@ -50,4 +61,7 @@ def send_pieces(fd: int, head: bytes, view: memoryview, places: array[int], coun
 def send_at_once(
     connection: Sending, opaque: int, waiter: Callable[[RemotingCommand | None], None], head: bytes, body: bytes
 ) -> int: ...
+def lend(connection: Lent, reads: Lender) -> int: ...
+def receive_lent(connection: Lent, reads: Lender, buffer: bytearray, wait_ms: int) -> int: ...
+def give_back(connection: Lent, reads: Lender, rest: bytes) -> None: ...
 def is_compiled() -> bool: ...

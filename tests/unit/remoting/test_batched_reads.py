@@ -69,6 +69,17 @@ async def test_a_very_large_frame_goes_back_to_the_transport_and_is_answered(ser
         assert (await peer.ask(RemotingCommand(ECHO, body=b"again"))).body == b"again"
 
 
+async def test_while_something_is_processed_no_thread_may_receive_what_follows(server: RemotingServer) -> None:
+    seen: list[bool] = []
+    async with connected(server.port) as peer:
+        await greeted(server, peer)
+        adopt(server)
+        reads = server.batched_reads
+        server.register(ECHO, lambda connection, command: seen.append(reads.is_at_work) or command.reply())
+        await peer.ask(RemotingCommand(ECHO))
+        assert (seen, reads.is_at_work) == ([True], False)
+
+
 async def test_a_peer_that_leaves_is_gone_at_once(server: RemotingServer) -> None:
     async with connected(server.port) as stays:
         await greeted(server, stays)

@@ -1,6 +1,9 @@
 """Receiving and sending on many sockets at once, in both forms."""
 
+import select
+import signal
 import socket
+import threading
 from array import array
 from collections.abc import Iterator
 from types import ModuleType
@@ -8,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from maxq.protocol.frame.send_rows import A_END, A_ROWS, A_START, A_TAKEN, ARRIVAL_WIDTH
+from maxq.remoting import socket_io_cy
 from tests.unit.both_forms import both
 
 
@@ -188,3 +192,121 @@ def test_pieces_outside_the_file_are_refused(form: ModuleType, three: list[Peere
         form.send_pieces(three[0].socket.fileno(), b"", memoryview(bytes(100)), array("q", place), 1)
     with pytest.raises(ValueError, match="1001 pieces"):
         form.send_pieces(three[0].socket.fileno(), b"", memoryview(bytes(100)), array("q", bytes(16 * 1001)), 1001)
+
+
+# --- connections that are lent to a thread ----------------------------------------------------------------------------
+
+
+class Lent(Peered):
+    """A connection that is read together with others, and who reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._socket = self.socket.fileno()
+        self.epoll = select.epoll()
+        self.epoll.register(self._socket, select.EPOLLIN)
+        self.descriptor, self.is_at_work = self.epoll.fileno(), False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the loop hears of what has come."""
+        return bool(self.epoll.poll(0))
+
+
+@pytest.fixture
+def lent() -> Iterator[Lent]:
+    made = Lent()
+    yield made
+    made.epoll.close()
+    made.socket.close()
+    made.peer.close()
+
+
+def test_while_a_connection_is_lent_its_thread_receives_and_afterwards_the_loop_hears_of_more(
+    form: ModuleType, lent: Lent
+) -> None:
+    buffer = bytearray(64)
+    for number in range(3):
+        assert form.lend(lent, lent) == 1
+        threading.Timer(0.01, lent.peer.send, [b"answer"]).start()
+        assert form.receive_lent(lent, lent, buffer, 60_000) == 6
+        assert (bytes(buffer[:6]), lent.active, lent.arrivals, lent.is_told) == (b"answer", True, number + 1, False)
+        lent.peer.send(b"more")
+        assert not lent.is_told
+        form.give_back(lent, lent, b"")
+        assert (lent.is_told, lent.partial, lent.socket.recv(64)) == (True, b"", b"more")
+
+
+def test_what_is_for_the_loop_is_kept_for_it(form: ModuleType, lent: Lent) -> None:
+    form.lend(lent, lent)
+    lent.peer.send(b"other")
+    assert form.receive_lent(lent, lent, bytearray(4), 60_000) == 4
+    form.give_back(lent, lent, b"othe")
+    assert (lent.partial, lent.is_told, lent.socket.recv(64)) == (b"othe", True, b"r")
+
+
+@pytest.mark.parametrize("why", ["at work", "half a frame", "a large frame"])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_where_the_loop_has_the_bytes_before_it_gets_those_that_follow(
+    form: ModuleType, lent: Lent, why: str, when: str
+) -> None:
+    def begin() -> None:
+        lent.is_at_work = why == "at work"
+        lent.partial = b"half" if why == "half a frame" else b""
+        lent.own_buffer = bytearray(8) if why == "a large frame" else None
+
+    if when == "before":
+        begin()
+        assert form.lend(lent, lent) == 0
+    else:
+        assert form.lend(lent, lent) == 1
+        begin()
+        lent.peer.send(b"rest")
+        assert form.receive_lent(lent, lent, bytearray(64), 60_000) == 0
+        assert lent.socket.recv(64) == b"rest"
+    lent.peer.send(b"next")
+    assert (lent.is_told, lent.arrivals) == (True, 0)
+
+
+def test_a_connection_that_its_transport_reads_is_not_lent(form: ModuleType, lent: Lent) -> None:
+    fd, lent._socket = lent._socket, -1
+    assert form.lend(lent, lent) == -1
+    lent._socket = fd
+    lent.epoll.unregister(fd)
+    assert form.lend(lent, lent) == 0
+
+
+@pytest.mark.parametrize("why", ["time", "the end", "its transport reads"])
+def test_nothing_is_received_where_the_loop_is_to_look(form: ModuleType, lent: Lent, why: str) -> None:
+    def leave() -> None:
+        lent.epoll.unregister(lent.socket.fileno())
+        lent._socket = -1
+        lent.peer.send(b"more")
+
+    assert form.lend(lent, lent) == 1
+    if why == "the end":
+        lent.peer.close()
+    elif why == "its transport reads":
+        threading.Timer(0.01, leave).start()
+    assert form.receive_lent(lent, lent, bytearray(64), 10 if why == "time" else 60_000) == 0
+    assert (lent.arrivals, lent.is_told) == (0, why == "the end")
+
+
+def test_a_signal_ends_the_wait_and_its_handler_finds_a_loop_that_reads(lent: Lent) -> None:
+    if not socket_io_cy.is_compiled():
+        pytest.skip("uncompiled, Python waits on; threads do not receive then")
+    told: list[bool] = []
+
+    def handle(number: int, frame: object) -> None:
+        lent.peer.send(b"for the loop")
+        told.append(lent.is_told)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        assert socket_io_cy.lend(lent, lent) == 1  # type: ignore[arg-type]
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)  # again, if it comes just before the thread begins to wait
+        assert socket_io_cy.receive_lent(lent, lent, bytearray(64), 60_000) == 0  # type: ignore[arg-type]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert told and all(told)

@@ -101,8 +101,8 @@ class LoopCall(Generic[Result]):
 
 class SendCall:
     """A send, and the thread that waits for its result: as LoopCall, but a send whose first try succeeds takes neither
-    a task nor further turns of the loop. The thread makes that try itself where it can, without the loop, which takes
-    the answer and wakes the thread at once.
+    a task nor further turns of the loop. The thread makes that try itself where it can, and receives the answer itself
+    if it comes soon and nothing else is under way. If not, the loop takes it and wakes the thread at once.
 
     FastSends fills it in like a future (`done`, `set_result`).
 
@@ -124,21 +124,24 @@ class SendCall:
         self._ended.acquire()  # until there is a result or an error
 
     def give(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to send, or let the loop do it. Any thread may call it, once.
-
-        Raises:
-            MaxQError: something about the message or the call is wrong.
-        """
+        """Note the loop, whose end ends this call. Any thread may call it, once, before `result`."""
         self._loop = loop
         self._open_calls.add(self)
+
+    def _post(self) -> None:
+        """Send, or let the loop do it."""
+        loop = self._loop
+        assert loop is not None, "it was given"
+        if self.done():  # the loop has ended since then
+            return
         self._pending = self._start.post_from_thread(self)
-        if self._pending is None:
-            loop.call_soon_threadsafe(self._begin)
-        elif not self._is_half_done.acquire(blocking=False):
-            try:
+        try:
+            if self._pending is None:
+                loop.call_soon_threadsafe(self._begin)
+            elif self._result is None and not self._is_half_done.acquire(blocking=False):
                 loop.call_soon_threadsafe(self._go_on)
-            except RuntimeError:  # a signal handler has ended the loop since the first try was made
-                self.abandon()
+        except RuntimeError:  # it was closed since then
+            self._end(error=NotRunningError(_ENDED, may_be_stored=self._pending is not None))
 
     def _begin(self) -> None:
         try:
@@ -186,11 +189,13 @@ class SendCall:
         self._end(error=NotRunningError(_ENDED, may_be_stored=True))
 
     def result(self) -> SendResult:
-        """Wait for the outcome: return the result, or raise why there is none.
+        """Send, and wait for the outcome: return the result, or raise why there is none.
 
         Raises:
             NotRunningError: the loop was ended before.
+            MaxQError: something about the message or the call is wrong, or it could not be sent.
         """
+        self._post()
         self._ended.acquire()
         self._ended.release()
         if self._error is not None:

@@ -8,8 +8,10 @@ error with which MessageSender goes on.
 Runs compiled and uncompiled; compiled, buffers are byte pointers.
 """
 
+import contextlib
 import logging
 from asyncio import CancelledError
+from functools import partial
 from typing import TYPE_CHECKING
 
 try:
@@ -31,7 +33,7 @@ from maxq.errors import RemotingTimeoutError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.remoting.socket_io_cy import send_at_once
+from maxq.remoting.socket_io_cy import give_back, lend, receive_lent, send_at_once
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,6 +71,9 @@ _MOST_TOPICS = 10_000
 _SPARE = cython.declare(cython.Py_ssize_t, 64)  # bytes of a frame besides its known parts: lengths, time, opaque
 _LARGE = cython.declare(cython.Py_ssize_t, 64 << 10)  # bytes of a body that is written by itself, not copied
 _LARGE_AT_ONCE = cython.declare(cython.Py_ssize_t, 4 << 10)  # the same where each message leaves at once
+_ANSWER_ROOM = 64 << 10  # bytes of an answer that a thread receives itself
+_ANSWER_WAIT_MS = 2  # so long it waits for one; then the loop does
+_MOST_MISSES = 31  # sends for which no thread tries to receive its answer
 _KEPT_ROOM = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes that an empty buffer keeps
 _HEX = cython.declare(bytes, b"0123456789abcdef")
 _UPPER_HEX = cython.declare(bytes, b"0123456789ABCDEF")
@@ -205,6 +210,7 @@ class PendingSend:
     arrivals = cython.declare(cython.longlong, visibility="readonly")
     opaque = cython.declare(cython.longlong, visibility="readonly")
     _sends = cython.declare(object)
+    _is_lent = cython.declare(cython.bint)  # its connection is lent to the thread that posts it
     _text = cython.declare(bytes)  # the property text, escaped as in JSON
     _window = cython.declare(object)
 
@@ -1044,99 +1050,6 @@ class FastSends:
             self._timer = None
 
 
-@cython.cclass
-class ThreadSends(FastSends):
-    """FastSends for threads besides that of the event loop, which has an object of its own: what a thread posts leaves
-    before `post` or `post_batch` returns, and no other thread has to be woken. Answers are taken on the loop.
-
-    It takes nothing (None) where something else is to be sent before on a connection, and while another thread posts,
-    or code that was interrupted: it never waits.
-    """
-
-    _is_busy = cython.declare(cython.bint)
-
-    def __init__(
-        self,
-        sender,  # type: Any
-        instance,  # type: MQClientInstance
-        config,  # type: ProducerConfig
-        loop,  # type: asyncio.AbstractEventLoop
-        ids,  # type: UniqIdGenerator
-    ):
-        FastSends.__init__(self, sender, instance, config, loop, ids)
-        self._large = _LARGE_AT_ONCE
-        self._is_busy = False
-
-    def post(
-        self,
-        message,  # type: Message
-        queue,  # type: MessageQueue | None
-        timeout_ms: cython.longlong,
-        waiter=None,  # type: SendWaiter | None
-    ):
-        # type: (...) -> PendingSend | None
-        """Send a message before this returns, as `FastSends.post` describes; None also while another thread sends."""
-        if self._is_busy:
-            return None
-        self._is_busy = True
-        try:
-            return FastSends.post(self, message, queue, timeout_ms, waiter)
-        finally:
-            self._is_busy = False
-
-    def post_batch(
-        self,
-        messages,  # type: list[Message] | tuple[Message, ...]
-        queue,  # type: MessageQueue | None
-        timeout_ms: cython.longlong,
-        waiter=None,  # type: SendWaiter | None
-    ):
-        # type: (...) -> PendingSend | None
-        """Send messages in one request before this returns, as `FastSends.post_batch` describes; None also while
-        another thread sends."""
-        if self._is_busy:
-            return None
-        self._is_busy = True
-        try:
-            return FastSends.post_batch(self, messages, queue, timeout_ms, waiter)
-        finally:
-            self._is_busy = False
-
-    @cython.cfunc
-    def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
-        """Do nothing: `_leave` notes who waits for the answer, in the same moment in which it sends the request."""
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter) -> cython.bint:
-        connection = line.connection
-        out: cython.p_uchar
-        if cython.compiled:
-            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, line._out))
-        else:
-            out = line._out
-        frame = take_bytes(out, 0, line._filled)
-        body = line._body
-        line._filled = line._count = 0
-        line._body = b""
-        pending.future = waiter
-        left: cython.Py_ssize_t = send_at_once(connection, pending.opaque, pending, frame, body)
-        if left < 0:
-            return False
-        self._used.add(connection)
-        if left:
-            self._loop.call_soon_threadsafe(connection.send_left)
-        if self._timer is None or pending.deadline_ms < self._timer_ms:
-            self._loop.call_soon_threadsafe(self._arm_by, pending.deadline_ms)
-        return True
-
-    def _arm_by(self, deadline_ms):
-        # type: (...) -> None
-        """Look at the time not later than at a deadline."""
-        if self._timer is None or deadline_ms < self._timer_ms:
-            self._arm(self._clock.monotonic_ms(), deadline_ms)
-
-
 @cython.cfunc
 @cython.exceptval(-2)
 def _put_pairs(out: cython.p_uchar, p: cython.Py_ssize_t, pairs: dict) -> cython.Py_ssize_t:
@@ -1322,6 +1235,16 @@ class SendAnswers(AnswerScanner):
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1)
+    def _takes(self, waiters: dict, pending: PendingSend, buf: cython.p_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Return whether the bytes are the answer to this message and nothing else; then it waits no longer. No Python
+        code runs."""
+        if self._next(waiters, buf, 0, size) is not pending or self._answer_end != size:
+            return False
+        del waiters[self._opaque]
+        return True
+
+    @cython.cfunc
     def _value(self, buf: cython.p_uchar, slot: cython.int):
         """Return a field; None if it is not there."""
         if self._places[2 * slot] == 0:
@@ -1353,6 +1276,179 @@ class SendAnswers(AnswerScanner):
                 self._value(buf, 4),
             ),
         )
+
+
+@cython.cclass
+class ThreadSends(FastSends):
+    """FastSends for threads besides that of the event loop, which has an object of its own: what a thread posts leaves
+    before `post` or `post_batch` returns, and no other thread has to be woken. Answers are taken on the loop, or by the
+    thread that waits for one, if nothing else is under way on the connection: from the moment in which it sends until
+    it has the answer the loop does not read this connection, and is not woken.
+
+    It takes nothing (None) where something else is to be sent before on a connection, and while another thread posts,
+    or code that was interrupted: it waits for none of them.
+
+    Attributes:
+        is_receiving: a thread waits for something to come on a connection that is lent to it.
+    """
+
+    _is_busy = cython.declare(cython.bint)
+    is_receiving = cython.declare(cython.bint, visibility="readonly")
+    _answers = cython.declare(SendAnswers)
+    _answer = cython.declare(bytearray)
+    _to_skip = cython.declare(cython.int)  # sends for which no thread tries to receive
+    _misses = cython.declare(cython.int)  # so many were to be skipped when it last did not work
+
+    def __init__(
+        self,
+        sender,  # type: Any
+        instance,  # type: MQClientInstance
+        config,  # type: ProducerConfig
+        loop,  # type: asyncio.AbstractEventLoop
+        ids,  # type: UniqIdGenerator
+    ):
+        FastSends.__init__(self, sender, instance, config, loop, ids)
+        self._large = _LARGE_AT_ONCE
+        self._is_busy = self.is_receiving = False
+        self._answers = SendAnswers()
+        self._answer = bytearray(_ANSWER_ROOM)
+        self._to_skip = self._misses = 0
+
+    def post(
+        self,
+        message,  # type: Message
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
+    ):
+        # type: (...) -> PendingSend | None
+        """Send a message before this returns, as `FastSends.post` describes; None also while another thread sends. The
+        waiter may have the outcome when this returns."""
+        pending: PendingSend
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            pending = FastSends.post(self, message, queue, timeout_ms, waiter)
+        finally:
+            self._is_busy = False
+        if pending is not None and pending._is_lent:
+            self._received(pending)
+        return pending
+
+    def post_batch(
+        self,
+        messages,  # type: list[Message] | tuple[Message, ...]
+        queue,  # type: MessageQueue | None
+        timeout_ms: cython.longlong,
+        waiter=None,  # type: SendWaiter | None
+    ):
+        # type: (...) -> PendingSend | None
+        """Send messages in one request before this returns, as `FastSends.post_batch` describes; None also while
+        another thread sends. The waiter may have the outcome when this returns."""
+        pending: PendingSend
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            pending = FastSends.post_batch(self, messages, queue, timeout_ms, waiter)
+        finally:
+            self._is_busy = False
+        if pending is not None and pending._is_lent:
+            self._received(pending)
+        return pending
+
+    @cython.cfunc
+    def _received(self, pending: PendingSend):
+        """Receive the answer to a message whose connection is lent to this thread, and tell who waits for it. If
+        something else comes, nothing in time, or a signal, the loop goes on. After a try that came to nothing some
+        sends go without, twice as many each time."""
+        connection = pending.connection
+        reads = self.remoting.batched_reads
+        requests = connection._requests  # not `waiters`, which is Python code
+        waiters: dict = requests.waiters
+        result = None
+        buf: cython.p_uchar
+        size: cython.Py_ssize_t = receive_lent(connection, reads, self._answer, _ANSWER_WAIT_MS)
+        if size > 0:
+            if cython.compiled:
+                buf = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._answer))
+            else:
+                buf = memoryview(self._answer)
+            if self._answers._takes(waiters, pending, buf, size):
+                give_back(connection, reads, b"")
+                result = self._answers._result(buf, pending)
+            else:
+                give_back(connection, reads, take_bytes(buf, 0, size))
+        self.is_receiving = False
+        if result is not None:
+            self._misses = 0
+            pending._end(result)
+            return
+        self._miss()
+        if size > 0:
+            self._call(connection.take_up)
+
+    @cython.cfunc
+    def _miss(self):
+        self._to_skip = self._misses = min(2 * self._misses + 1, _MOST_MISSES)
+
+    @cython.cfunc
+    def _call(self, work):
+        """Let the loop call a function. If it was closed meanwhile, who waits for answers is told."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work)
+
+    @cython.cfunc
+    def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):
+        """Do nothing: `_leave` notes who waits for the answer, in the same moment in which it sends the request."""
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _leave(self, pending: PendingSend, line: Line, is_alone: cython.bint, waiter) -> cython.bint:
+        connection = line.connection
+        out: cython.p_uchar
+        if cython.compiled:
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, line._out))
+        else:
+            out = line._out
+        frame = take_bytes(out, 0, line._filled)
+        body = line._body
+        line._filled = line._count = 0
+        line._body = b""
+        pending.future = waiter
+        self._used.add(connection)
+        is_timed: cython.bint = self._timer is not None and pending.deadline_ms >= self._timer_ms
+        reads = self.remoting.batched_reads
+        lent: cython.int = 0
+        if is_timed and not (line.waiters or self.is_receiving):
+            if self._to_skip > 0:
+                self._to_skip -= 1
+            else:
+                lent = lend(connection, reads)
+        left: cython.Py_ssize_t = send_at_once(connection, pending.opaque, pending, frame, body)
+        if lent > 0 and left == 0:
+            # No Python code runs from `lend` until the answer is received: it could wait for one on this connection.
+            self.is_receiving = pending._is_lent = True
+            return True
+        if lent > 0:
+            give_back(connection, reads, b"")
+        if left < 0:
+            return False
+        if lent < 0:
+            self._miss()
+            self._call(connection.join_batched_reads)
+        if left:
+            self._call(connection.send_left)
+        if not is_timed:
+            self._call(partial(self._arm_by, pending.deadline_ms))
+        return True
+
+    def _arm_by(self, deadline_ms):
+        # type: (...) -> None
+        """Look at the time not later than at a deadline."""
+        if self._timer is None or deadline_ms < self._timer_ms:
+            self._arm(self._clock.monotonic_ms(), deadline_ms)
 
 
 def is_compiled() -> bool:

@@ -597,7 +597,8 @@ class SendStart:
         return self._post(sender.fast, waiter)
 
     def post_from_thread(self, waiter: SendWaiter) -> PendingSend | None:
-        """Make the first try as `post` does, in another thread than the loop's, if that is possible."""
+        """Make the first try as `post` does, in another thread than the loop's, if that is possible. The waiter may
+        have the outcome when this returns."""
         sender = self._producer._sender
         if self._producer._instance is None or sender.for_threads is None:
             return None

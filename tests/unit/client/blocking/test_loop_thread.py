@@ -202,9 +202,11 @@ def test_a_send_goes_on_where_its_first_try_has_failed(thread: LoopThread) -> No
     ended.close()
     call = SendCall(start, set())  # type: ignore[arg-type]
     call.give(ended)
-    thread.post(lambda: call.set_result(None))
     with ThreadPoolExecutor() as threads:
-        assert threads.submit(call.result).result(5) is RESULT
+        outcome = threads.submit(call.result)
+        assert start.begun.wait(5)
+        thread.post(lambda: call.set_result(None))
+        assert outcome.result(5) is RESULT
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
