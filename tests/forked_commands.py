@@ -1,4 +1,5 @@
 """`maxq …` in a process that is forked from one that has loaded MaxQ: two thirds of what a start costs is saved.
+`pytest …` is forked in the same way.
 
 A process of its own, with streams, environment, signals and an exit code as after a start of Python. It is no child of
 the process that starts it but of the one that has loaded the modules, which waits for it and tells its exit code: so
@@ -27,13 +28,15 @@ _STREAMS = 3
 
 
 class ForkedCommand:
-    """`maxq` with `arguments`, running; what `subprocess.Popen` has for those that wait for it and end it.
+    """A command that runs: `maxq` unless another module is named. It has what `subprocess.Popen` has for those that
+    wait for a process and end it.
 
     Args:
         streams: standard input, output and error, which stay the caller's to close.
         environment: the whole of it; None is that of this process.
         cwd: None is that of this process.
         new_session: in a session of its own, out of reach of signals for this process's group.
+        module: `maxq` or `pytest`.
     """
 
     stdin: IO[bytes] | None = None
@@ -46,13 +49,14 @@ class ForkedCommand:
         *,
         cwd: Path | None = None,
         new_session: bool = False,
+        module: str = "maxq",
     ) -> None:
-        self.args = ["maxq", *arguments]
+        self.args = [module, *arguments]
         own = dict(os.environ if environment is None else environment)
         sent = [Connection(os.dup(stream)) for stream in streams]
-        command = (list(arguments), own, str(cwd or Path.cwd()), new_session, sent)
+        command = (self.args, own, str(cwd or Path.cwd()), new_session, sent)
         # A daemon, as multiprocessing has it: it is ended with this process, which does not wait for it.
-        self._process = _FORKS.Process(target=_become_maxq, args=command, daemon=True)
+        self._process = _FORKS.Process(target=_become, args=command, daemon=True)
         self._process.start()
         for stream in sent:
             stream.close()
@@ -109,14 +113,14 @@ def forked_server(arguments: Sequence[str], log: int, *, has_input: bool) -> "Fo
     return server
 
 
-def _become_maxq(
+def _become(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     cwd: str,
     new_session: bool,
     streams: Sequence[Connection],
 ) -> None:
-    """In the forked process: do what a new Python does for `python -m maxq`."""
+    """In the forked process: do what a new Python does for `python -m`, with these arguments."""
     if new_session:
         os.setsid()
     for number, stream in enumerate(streams):
@@ -130,7 +134,12 @@ def _become_maxq(
     os.environ.update(environment)
     time.tzset()
     os.chdir(cwd)
-    sys.argv = ["maxq", *arguments]
+    sys.argv = list(arguments)
+    sys.path.insert(0, cwd)
+    if arguments[0] == "pytest":
+        import pytest
+
+        sys.exit(pytest.console_main())
     from maxq.__main__ import main
 
     sys.exit(main())

@@ -15,8 +15,16 @@ from maxq.cli.admin import ENTRIES  # noqa: E402
 from maxq.cli.app import COMMANDS  # noqa: E402
 from maxq.filter import sql92  # noqa: E402
 
-#: What commands import only when they serve or connect.
-_LATER = ("maxq.broker.controller", "maxq.namesrv.controller", "maxq.standalone", "uvloop", "encodings.idna", "pickle")
+#: What commands import only when they serve or connect; and pytest, for the tests of its plug-in.
+_LATER = (
+    "maxq.broker.controller",
+    "maxq.namesrv.controller",
+    "maxq.standalone",
+    "uvloop",
+    "encodings.idna",
+    "pickle",
+    "pytest",
+)
 _ON_SPARK = ("sql", "pipeline")
 
 _of_commands = [entry.module for name, entry in COMMANDS.items() if name not in _ON_SPARK]

@@ -8,7 +8,7 @@ each other, half with tests that compute, and who has no more of its kind takes 
 processors always have something to do.
 
 A process that dies fails the test it was at, and another one takes the rest of its files. The end of a run names the
-files that took longest.
+files that took longest, and says when each process had no more to do: the last ones should be few and soon.
 """
 
 import atexit
@@ -136,18 +136,28 @@ class _Times:
 
     Attributes:
         seconds: by unit.
-        processor_s: by unit, of the processes that ran its tests and of those that they started and that have ended.
+        processor_s: by unit, of the processes that ran its tests and of those that they started and that have ended;
+            without those that were forked from others (tests/forked_commands.py), and without Spark's Java.
+        idle_s: how long the run lasted when a process found no more units, in their order.
     """
 
     def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self.idle_s: list[float] = []
         self.seconds: Counter[str] = Counter()
         self.processor_s: Counter[str] = Counter()
+
+    def found_no_more(self) -> None:
+        """Note that a process has no more to do."""
+        self.idle_s.append(time.monotonic() - self._began_s)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for title, counted in (("longest", self.seconds), ("most of a processor", self.processor_s)):
             terminalreporter.section(title)
             for name, seconds in counted.most_common(_LONGEST):
                 terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
+        ends = ", ".join(f"{seconds:.0f}" for seconds in self.idle_s)
+        terminalreporter.write_line(f"processes had no more to do after {ends} s")
 
 
 def _start(session: pytest.Session, number: int, others: Iterable[Connection]) -> _Process:
@@ -172,7 +182,10 @@ def _hear(session: pytest.Session, process: _Process, told: Any, units: Units, t
     hook = session.config.hook
     match told:
         case None:
-            _give(process, units.take(process.number))
+            numbers = units.take(process.number)
+            if not numbers:
+                times.found_no_more()
+            _give(process, numbers)
         case dict():
             hook.pytest_warning_recorded.call_historic(kwargs=told)
         case _:

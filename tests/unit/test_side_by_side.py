@@ -77,6 +77,7 @@ def test_each_test_has_the_outcome_that_it_has_alone(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert said in done.stdout, said
     assert re.search(r"longest =+\n +\d\.\d s  tests/", done.stdout), "how long files took"
+    assert re.search(r"^processes had no more to do after \d+(, \d+)* s$", done.stdout, re.MULTILINE)
     assert "test_passes" not in done.stdout, "only what tests that fail have printed is shown"
 
 

@@ -5,11 +5,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.forked_commands import ForkedCommand
 
 pytest_plugins = ["pytester"]
 
@@ -35,6 +38,18 @@ def is_there(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def forked_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """As `runpytest_subprocess` with the plug-in, forked from a process that has loaded pytest and MaxQ."""
+    temporary = tempfile.mkdtemp(dir=pytester.path)
+    command = [*PLUGIN, "--basetemp", temporary, *arguments]
+    began = time.monotonic()
+    with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        streams = (nothing.fileno(), out.fileno(), err.fileno())
+        code = ForkedCommand(command, streams, cwd=pytester.path, module="pytest").wait(PATIENCE_S)
+        lines = [file.read().decode().splitlines() for file in (out, err) if not file.seek(0)]
+    return pytest.RunResult(code, *lines, time.monotonic() - began)
 
 
 def test_the_package_names_the_plugin_and_what_it_needs() -> None:
@@ -77,10 +92,10 @@ def test_the_manuals_examples_pass(pytester: pytest.Pytester) -> None:
 
 def test_every_fixture_and_option_is_in_the_manual(pytester: pytest.Pytester) -> None:
     text = MANUAL.read_text()
-    fixtures = pytester.runpytest_subprocess(*PLUGIN, "--fixtures").stdout.str()
+    fixtures = forked_pytest(pytester, "--fixtures").stdout.str()
     names = set(re.findall(r"^(maxq_\w+)", fixtures, re.MULTILINE))
     assert names == set(re.findall(r"`(maxq_\w+)(?:`|\()", text)) - {"maxq_settings"}
-    options = set(re.findall(r"--maxq-[a-z-]+", pytester.runpytest_subprocess(*PLUGIN, "--help").stdout.str()))
+    options = set(re.findall(r"--maxq-[a-z-]+", forked_pytest(pytester, "--help").stdout.str()))
     assert options == set(re.findall(r"--maxq-[a-z-]+", text))
 
 
@@ -90,6 +105,8 @@ import threading
 from pathlib import Path
 
 import pytest
+
+from tests.forked_commands import ForkedCommand
 
 from maxq.api import Message
 
@@ -132,7 +149,7 @@ def test_after_it(maxq_producer, maxq_topic):
 
 def test_a_server_serves_all_tests_and_leaves_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SERVER_TESTS)
-    result = pytester.runpytest_subprocess(*PLUGIN, "--basetemp", str(pytester.path / "files"))
+    result = forked_pytest(pytester, "--basetemp", str(pytester.path / "files"))
     result.assert_outcomes(passed=7, failed=2)
     result.stdout.fnmatch_lines(
         [
@@ -155,7 +172,7 @@ def test_a_store_is_kept_with_its_topics(pytester: pytest.Pytester) -> None:
             maxq_producer.send(Message(maxq_topic, b"one"))
         """
     )
-    result = pytester.runpytest_subprocess(*PLUGIN, "--maxq-keep-store")
+    result = forked_pytest(pytester, "--maxq-keep-store")
     result.assert_outcomes(passed=1)
     (store,) = re.findall(r"the store is kept: (\S+)", result.stdout.str())
     assert "test_one-" in (Path(store) / "config" / "topics.json").read_text()
@@ -193,7 +210,7 @@ def test_a_server_ends_with_a_pytest_that_is_killed(pytester: pytest.Pytester) -
             os.kill(os.getpid(), signal.SIGKILL)
         """
     )
-    assert pytester.runpytest_subprocess(*PLUGIN).ret == -signal.SIGKILL
+    assert forked_pytest(pytester).ret == -signal.SIGKILL
     pid, end = int((pytester.path / "pid").read_text()), time.monotonic() + PATIENCE_S
     while is_there(pid) and time.monotonic() < end:
         time.sleep(0.05)
@@ -209,16 +226,16 @@ def test_settings_reach_the_server_and_wrong_ones_are_named(pytester: pytest.Pyt
         """
     )
     pytester.makeini("[pytest]\nmaxq_settings =\n  brokerName=shop\n  messageDelayLevel = 1s 2s\n")
-    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+    forked_pytest(pytester).assert_outcomes(passed=1)
     pytester.makeini("[pytest]\nmaxq_settings =\n  brokerName=shop\n  messageDelayLevels=1s\n")
-    result = pytester.runpytest_subprocess(*PLUGIN)
+    result = forked_pytest(pytester)
     result.stdout.fnmatch_lines(["*maxq_settings: unknown setting messageDelayLevels; did you mean messageDelayLevel?"])
     pytester.makeini("[pytest]\nmaxq_settings = flushDiskType=SOMETIMES\n")
-    result = pytester.runpytest_subprocess(*PLUGIN)
+    result = forked_pytest(pytester)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*maxq_server cannot be started: *flushDiskType*"])
     pytester.makeini("[pytest]\nmaxq_settings = flushDiskType\n")
-    result = pytester.runpytest_subprocess(*PLUGIN)
+    result = forked_pytest(pytester)
     result.stdout.fnmatch_lines(["*maxq_settings: 'flushDiskType' is not name=value*"])
 
 
@@ -226,6 +243,8 @@ STORY = """
 import asyncio
 
 import pytest
+
+from tests.forked_commands import ForkedCommand
 
 from maxq.api import Message, async_producer
 
@@ -247,7 +266,7 @@ def test_without():
 
 def test_seeds_are_tests_of_their_own_and_failures_tell_them(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shop=STORY)
-    result = pytester.runpytest_subprocess(*PLUGIN, "--maxq-seeds", "3", "--maxq-seed", "5", "-rA")
+    result = forked_pytest(pytester, "--maxq-seeds", "3", "--maxq-seed", "5", "-rA")
     result.assert_outcomes(passed=3, failed=1)
     again = "pytest 'test_shop.py::test_story[seed-6]' --maxq-seed 6"
     result.stdout.fnmatch_lines(
@@ -262,15 +281,15 @@ def test_seeds_are_tests_of_their_own_and_failures_tell_them(pytester: pytest.Py
         ["PASSED test_shop.py::test_story[[]seed-5]", "PASSED test_shop.py::test_story[[]seed-7]"]
     )
     result.stdout.no_fnmatch_line("*open to other machines*")  # a simulated network has no strangers
-    one = pytester.runpytest_subprocess(*PLUGIN, "test_shop.py::test_story[seed-6]", "--maxq-seed", "6")
+    one = forked_pytest(pytester, "test_shop.py::test_story[seed-6]", "--maxq-seed", "6")
     one.assert_outcomes(failed=1)
     assert "run_simulation" not in one.stdout.str()  # frames of the simulator say nothing to users
 
 
 def test_the_default_is_one_seed_and_none_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shop=STORY)
-    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=2)
-    result = pytester.runpytest_subprocess(*PLUGIN, "--maxq-seeds", "0")
+    forked_pytest(pytester).assert_outcomes(passed=2)
+    result = forked_pytest(pytester, "--maxq-seeds", "0")
     result.stderr.fnmatch_lines(["*--maxq-seeds=0: give 1 or more"])
 
 
