@@ -300,6 +300,26 @@ async def test_a_commit_at_the_slave_for_a_topic_that_was_deleted_is_not_one_for
     assert group.committed(group.master) == -1
 
 
+async def test_commits_of_messages_that_nobody_has_any_more_pass_over_none_that_get_their_places(
+    group: BrokerGroup,
+) -> None:
+    """The master lost its end with its power before the slave had copied it, and a consumer had read it."""
+    await group.send(*numbered(10))
+    await group.replicated()
+    await group.master.pull(TOPIC)  # makes the group
+    await until(lambda: GROUP in group.slave.controller.groups.subscription_group_table)
+    await group.stop_broker(group.master)
+    async with async_admin(group.namesrv) as admin:
+        await admin.offsets.commit(GROUP, MessageQueue(TOPIC, "broker-a", 0), 15)
+    await group.start_master()
+    await until(lambda: len(group.slave.controller.offsets.slave_commits) == 0)
+    await group.send(*numbered(5))
+    got = Collector()
+    async with group.consumer(got):
+        await got.wait_for(5)
+    assert got.by_queue() == {0: list(range(10, 15))}
+
+
 async def test_a_reader_ahead_of_the_slave_keeps_its_place(group: BrokerGroup) -> None:
     await group.send(*numbered(10))
     await group.replicated()

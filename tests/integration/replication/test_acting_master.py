@@ -123,6 +123,7 @@ async def make_group(tmp_path: Path) -> AsyncIterator[Make]:
             slave.controller.slave_synchronize.wake()  # on a busy machine the next round comes late
             await until(lambda slave=slave: slave.controller.store.max_offset(TOPIC, 0) == MESSAGES)  # type: ignore[misc]
             await until(lambda slave=slave: slave.controller.offsets.query_offset(GROUP, TOPIC, 0) == 7)  # type: ignore[misc]
+            await until(lambda slave=slave: slave.controller.groups.contains_subscription_group(GROUP))  # type: ignore[misc]
         return group
 
     yield make

@@ -103,6 +103,7 @@ class FakeStore:
     unused: set[str] = field(default_factory=set)
     incarnations: dict[str, int] = field(default_factory=dict)
     topics: dict[bytes, None] = field(default_factory=dict)
+    least_taken: int = 0  # in tests that need no messages
     deletions: Deletions = field(default_factory=lambda: Deletions(SimDisk(SimRng(0), SimClock()), PurePath("/")))
 
     def fill(self, topic: str, queue_id: int, times: list[int], *, first: int = 0) -> None:
@@ -114,6 +115,9 @@ class FakeStore:
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.min_offset(topic, queue_id) + len(self.times.get((topic, queue_id), ()))
+
+    def taken_offset(self, topic: str, queue_id: int) -> int:
+        return max(self.least_taken, self.max_offset(topic, queue_id))
 
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
         times = self.times.get((topic, queue_id), [])

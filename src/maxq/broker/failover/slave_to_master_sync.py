@@ -8,8 +8,8 @@ Nothing is taken from a slave of which the marks of the logs say that its log is
 Consumer offsets only if the slave's data version is not older than ours was before this return. They never go back:
 where our own is the larger one, a commit that the slave had not copied before this master died, that one stays. (Java
 takes the slave's table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they
-go beyond the ends of the queues here if the slave's log has more than this one: a master that lost its end gives the
-places of what was consumed at the slave to other messages. Offsets that operators have set or removed here stay so if
+go beyond the ends of the queues here: a master that lost its end gives the places of what was consumed of that to other
+messages, whether the slave had copied it or not. Offsets that operators have set or removed here stay so if
 the slave has not heard of that.
 
 What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
@@ -29,7 +29,7 @@ from maxq.broker.failover.consumer_offset_ownership import is_newer
 from maxq.broker.failover.master_link import HALink
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop import hand_back
-from maxq.broker.slave.master_api import MasterApi, log_end_of
+from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager, tells_of_acting
 from maxq.broker.tables.offset.offset_table import keys_on
@@ -132,14 +132,13 @@ class SlaveToMasterSync:
 
     async def _take_consumer_offsets(self, address: str, ours: DataVersion) -> None:
         page, following = await self._api.consumer_offsets(address)
-        version, their_end = _version_of(page), log_end_of(page)
+        version = _version_of(page)
         if is_newer(ours, version):
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
                      address, version, ours)  # fmt: skip
             return
         moved = await self._merge_offsets(address, page, following)
-        if their_end > self._log_end():
-            self._offsets.not_beyond(self._queue_end)
+        self._offsets.not_beyond(self._queue_end)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 

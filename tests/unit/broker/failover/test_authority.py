@@ -157,12 +157,11 @@ async def test_each_queue_moves_on_to_the_larger_offset_and_the_rest_stays() -> 
 
 async def test_what_was_consumed_of_messages_that_a_master_has_lost_is_not_taken_back() -> None:
     """It gives their places to other messages, which the group is to get; who goes on at the old offset is told."""
-    for log_end, offset in ((LOG_END, 15), (LOG_END + 1, 12)):
-        world = BrokerWorld()
-        slave = FakeSlave({"T@G": {"0": 15, "1": 3}}, counter=5, logEnd=log_end)
-        await reverse(world, slave, queue_end=12).take_back(SLAVE_1, "1")
-        assert world.offsets.query_offsets("G", "T") == {0: offset, 1: 3}
-        assert world.offsets.has_offset_reset("T", "G", 0) is (offset == 12)
+    world = BrokerWorld()
+    slave = FakeSlave({"T@G": {"0": 15, "1": 3}}, counter=5)
+    await reverse(world, slave, queue_end=12).take_back(SLAVE_1, "1")
+    assert world.offsets.query_offsets("G", "T") == {0: 12, 1: 3}
+    assert world.offsets.has_offset_reset("T", "G", 0)
 
 
 @pytest.mark.parametrize("take", [SlaveToMasterSync.take_over, partial(SlaveToMasterSync.take_back, return_id="1")])

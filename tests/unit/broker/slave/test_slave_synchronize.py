@@ -62,6 +62,7 @@ class Scene:
     def __init__(self, **settings: str) -> None:
         self.master = BrokerWorld(settings)
         self.master.store.max_physical_offset = 0
+        self.master.store.least_taken = 1_000
         self.slave = BrokerWorld({name: text for name, text in settings.items() if name == "enableLmq"})
         self.client = Client(self.master)
         self.own_address = "10.0.0.2:10911"

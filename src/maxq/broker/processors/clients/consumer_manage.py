@@ -82,7 +82,9 @@ class ConsumerManageProcessor(RequestProcessor):
         commits for a topic that was deleted and made again since the client read it, because new messages have the same
         offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
         maxqIfAhead: clients may have committed more at the master meanwhile. With maxqOperatorChange it names the
-        operator's change of which the client knew: if that is the reset that waits, the reset has ended there. A member
+        operator's change of which the client knew: if that is the reset that waits, the reset has ended there. With
+        maxqReadAt it says where in the log the messages were: the topic may have been deleted behind them, or this
+        master may have lost them with the end of its log, and gives their places to other messages. A member
         of a new group says with maxqIfNone where the group begins, unless another member has said so before; the answer
         comes when that is on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset
         waits; a negative offset there says that the group has gone back to an earlier part."""
@@ -120,10 +122,14 @@ class ConsumerManageProcessor(RequestProcessor):
                 offset,
             )
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
-        if self._is_of_deleted_topic(topic, queue_id, offset, fields.opt_long("maxqReadAt")):
+        read_at = fields.opt_long("maxqReadAt")
+        if self._is_of_deleted_topic(topic, queue_id, offset, read_at):
             log.info("group %s, %s queue %d: commit of %d ignored, the topic was deleted and created again",
                      group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted and created again")
+        if read_at is not None and offset > (end := self._store.taken_offset(topic, queue_id)):
+            self._offsets.lower(group, topic, queue_id, offset, end)
+            return request.reply(ResponseCode.SUCCESS, f"The queue ends at {end}")
         begins = fields.opt_bool("maxqIfNone")
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
         if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:

@@ -266,15 +266,19 @@ class ConsumerOffsetManager(PeriodicManager):
                     ends[queue_id] = max_offset(topic, queue_id)
             behind = [(queue_id, offset) for queue_id, offset in table.items() if offset > ends[queue_id]]
             for queue_id, offset in behind:
-                end = ends[queue_id]
-                log.warning(
-                    "group %s had consumed %s queue %d up to %d, and the queue ends at %d: the later messages are "
-                    "missing from this store, and the group continues at the end", group, topic, queue_id, offset, end,
-                )  # fmt: skip
-                if group.startswith(SYSTEM_GROUP_PREFIX):
-                    self.commit_offset("start", group, topic, queue_id, end)
-                else:
-                    self._reset(topic, group, {queue_id: end}, {queue_id: end})
+                self.lower(group, topic, queue_id, offset, ends[queue_id])
+
+    def lower(self, group: str, topic: str, queue_id: int, offset: int, end: int) -> None:
+        """Have a group go on at the end of a queue that has fewer messages than the group has consumed, as
+        `not_beyond` does."""
+        log.warning(
+            "group %s had consumed %s queue %d up to %d, and the queue ends at %d: the later messages are "
+            "missing from this store, and the group continues at the end", group, topic, queue_id, offset, end,
+        )  # fmt: skip
+        if group.startswith(SYSTEM_GROUP_PREFIX):
+            self.commit_offset("start", group, topic, queue_id, end)
+        else:
+            self._reset(topic, group, {queue_id: end}, {queue_id: end})
 
     def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
         """Return the committed offsets by queue id of each `topic@group`."""
