@@ -406,6 +406,7 @@ class BrokerController:
         self.static_topics = StaticTopics(
             env,
             tables,
+            self.locks,
             others,
             TopicQueueMappingCleanService(
                 self.mappings,

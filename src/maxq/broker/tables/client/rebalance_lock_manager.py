@@ -73,6 +73,11 @@ class RebalanceLockManager:
             locked.add(queue)
         return locked
 
+    def holder(self, group: str, queue: MessageQueue) -> str | None:
+        """Return the client that has locked a queue; None if none has."""
+        entry = self._locks.get(group, {}).get(queue)
+        return None if entry is None or entry.is_expired(self._clock.monotonic_ms()) else entry.client_id
+
     def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
         """Release the caller's locks; those of others stay."""
         table = self._locks.get(group)

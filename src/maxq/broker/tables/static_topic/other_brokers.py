@@ -51,7 +51,14 @@ class OtherBrokers:
         self._addresses: dict[str, str] = {}
 
     async def ask(
-        self, broker_name: str, topic: str, code: int, ext: Mapping[str, str], *, physical: bool = True
+        self,
+        broker_name: str,
+        topic: str,
+        code: int,
+        ext: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        physical: bool = True,
     ) -> RemotingCommand:
         """Return the answer of a broker's master to a request about one of its physical queues. While it is away, one
         of its slaves answers those who read.
@@ -64,7 +71,8 @@ class OtherBrokers:
         """
         try:
             address = self._addresses.get(broker_name) or await self._find(broker_name, topic, code)
-            request = RemotingCommand(code, {**ext, "lo": "false" if physical else "true", "bname": broker_name})
+            ext = {**ext, "lo": "false" if physical else "true", "bname": broker_name}
+            request = RemotingCommand(code, ext, body)
             answer = await self._client.invoke(address, request, self._timeout_ms())
             if STANDS_IN in answer.ext or answer.code in _MASTERS_ONLY:  # the master may be back elsewhere
                 self._addresses.pop(broker_name, None)

@@ -293,7 +293,7 @@ class StaticTopicGate:
         if may_wait and isinstance(reply, RemotingCommand) and reply.code == ResponseCode.PULL_NOT_FOUND:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(change.wait(), AHEAD_WAIT_MS / 1000)
-        return cast(RemotingCommand | None, reply)
+        return reply
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from maxq.broker.bundles import Environment, Tables
 from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.identity.role import SLAVE
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.tables.static_topic.lock_hand_over import LockHandOver
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.tables.static_topic.static_topic_gate import StaticTopicGate
 from maxq.broker.tables.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
@@ -22,6 +24,7 @@ class StaticTopics:
         self,
         env: Environment,
         tables: Tables,
+        locks: RebalanceLockManager,
         others: OtherBrokers,
         cleaner: TopicQueueMappingCleanService,
         write_states: TopicWriteStates,
@@ -36,9 +39,12 @@ class StaticTopics:
             tables.mappings, others, tables.offsets, env.guard, lambda: env.settings.store.broker_role == SLAVE
         )
 
+        self._lock_hand_over = LockHandOver(tables.mappings, others, locks)
+
     def register(self, server: RemotingServer) -> None:
         """Wrap the processors that are registered now."""
         self._gate.place(server)
+        self._lock_hand_over.place(server)
 
     async def load(self) -> None:
         """Load nothing: the table is loaded with the others."""
