@@ -26,7 +26,7 @@ Source:
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -259,19 +259,28 @@ class RouteInfoManager:
             for topic in [topic for topic in known if topic not in new.topics]:
                 yield
                 self._remove_queue(topic, new.broker_name)
+        says_which_are_static = _says_which_are_static(new, known)
         for config in new.topics.values():
             yield
-            queue = _queue_data(new.broker_name, config, read_only=read_only)
-            if not _is_possible(config.topic_name, queue, new.mappings.get(config.topic_name)):
+            topic, queue = config.topic_name, _queue_data(new.broker_name, config, read_only=read_only)
+            mapping = new.mappings.get(topic)
+            if not _is_possible(topic, queue, mapping):
                 continue
-            if changed or known.get(config.topic_name) != queue:
-                self._announce(config.topic_name, queue)
-        if changed:
-            for topic, mapping in new.mappings.items():
-                yield
-                is_its_own = (mapping.bname or new.broker_name) == new.broker_name  # others announce theirs
-                if is_its_own and 0 <= mapping.total_queues <= MAX_QUEUES:
-                    self._mappings.setdefault(topic, {})[new.broker_name] = mapping
+            if not changed and known.get(topic) == queue:
+                continue
+            if mapping is not None:  # before the queues: a static topic does not look like an ordinary one in between
+                self._map(topic, new.broker_name, mapping)
+            elif says_which_are_static:
+                self._forget_in(self._mappings, topic, new.broker_name)
+            self._announce(topic, queue)
+        for topic in [topic for topic in new.mappings if changed and topic not in new.topics]:
+            yield
+            self._map(topic, new.broker_name, new.mappings[topic])
+
+    def _map(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo) -> None:
+        is_its_own = (mapping.bname or broker_name) == broker_name  # what is another's, that one announces
+        if is_its_own and 0 <= mapping.total_queues <= MAX_QUEUES:
+            self._mappings.setdefault(topic, {})[broker_name] = mapping
 
     def _enter_live(self, new: RegistrationRequest, now_ms: int) -> BrokerLiveInfo:
         key = BrokerAddrInfo(new.cluster_name, new.broker_addr)
@@ -553,6 +562,12 @@ def _in_steps(entries: Iterator[None]) -> Iterator[None]:
 def _queue_data(broker_name: str, config: TopicConfig, *, read_only: bool) -> QueueData:
     perm = config.perm & ~PERM_WRITE if read_only else config.perm
     return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+
+
+def _says_which_are_static(new: RegistrationRequest, known: Collection[str]) -> bool:
+    """Return whether topics without a mapping in a registration are ordinary ones. RocketMQ's brokers that register in
+    several parts (enableSplitRegistration) send all mappings with the last one."""
+    return bool(new.mappings) or len(new.topics) == 1 or all(topic in new.topics for topic in known)
 
 
 def _is_possible(topic: str, queue: QueueData, mapping: TopicQueueMappingInfo | None) -> bool:

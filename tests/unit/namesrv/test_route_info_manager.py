@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -406,6 +407,59 @@ def test_static_topic_mappings_are_shown() -> None:
     routes.register_broker(registration(mappings={"T": mapping}), now_ms=0)
     route = routes.pickup_topic_route_data("T")
     assert route is not None and route.topic_queue_mapping_by_broker == {"broker-a": mapping}
+
+
+def mappings_of(routes: RouteInfoManager, name: str) -> list[str]:
+    """The brokers that have a topic as a static one."""
+    route = routes.pickup_topic_route_data(name)
+    assert route is not None
+    return list(route.topic_queue_mapping_by_broker or {})
+
+
+@pytest.mark.parametrize("topics", [["T", "U"], ["T"]])
+def test_a_static_topic_that_was_made_again_as_an_ordinary_one_loses_its_mapping(topics: list[str]) -> None:
+    """This name server has not been told of the deletion."""
+    routes = manager()
+    mapping = TopicQueueMappingInfo("T", "__global__", 4, "broker-a", 1)
+    routes.register_broker(registration(mappings={"T": mapping}), now_ms=0)
+    routes.register_broker(registration(["U"], version=2), now_ms=0)
+    routes.register_broker(registration(topics, version=3), now_ms=0)
+    assert mappings_of(routes, "T") == []
+
+
+def test_a_part_of_a_registration_that_comes_in_parts_takes_no_mapping_away() -> None:
+    """RocketMQ sends all mappings with the last part."""
+    routes = manager()
+    mapping = TopicQueueMappingInfo("T", "__global__", 4, "broker-a", 1)
+    routes.register_broker(registration(["T", "U", "V"], mappings={"T": mapping}), now_ms=0)
+    routes.register_broker(registration(["T", "U"], version=2), now_ms=0)
+    assert mappings_of(routes, "T") == ["broker-a"]
+    routes.register_broker(registration(["V"], version=3, mappings={"T": replace(mapping, epoch=2)}), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and (route.topic_queue_mapping_by_broker or {})["broker-a"].epoch == 2
+
+
+def test_a_topic_that_comes_back_after_its_deletion_here_is_static_again() -> None:
+    routes = manager()
+    mapping = TopicQueueMappingInfo("T", "__global__", 4, "broker-a", 1)
+    for _ in range(2):
+        routes.register_broker(registration(mappings={"T": mapping}), now_ms=0)
+        assert mappings_of(routes, "T") == ["broker-a"]
+        routes.delete_topic("T")
+
+
+def test_a_static_topic_is_never_shown_as_an_ordinary_one_while_it_is_registered() -> None:
+    """Messages for a physical queue of it may be behind the end of a part."""
+    routes = manager()
+    new = registration(
+        [f"T{number}" for number in range(2_500)],
+        mappings={f"T{number}": TopicQueueMappingInfo(f"T{number}", "g", 4, "broker-a", 1) for number in range(2_500)},
+    )
+    steps = routes.registering(new, now_ms=0)
+    for _ in range(2):
+        next(steps)
+        shown = routes.all_topics().topic_list
+        assert shown and all(mappings_of(routes, topic) for topic in shown)
 
 
 @pytest.mark.parametrize("queues", [-1, 65_536, (1 << 31) - 1])

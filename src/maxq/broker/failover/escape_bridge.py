@@ -232,14 +232,13 @@ def remote_queues(topic: str, route: TopicRouteData, own_broker_name: str) -> li
         if MASTER_ID in data.broker_addrs and data.broker_name != own_broker_name
     }
     writable = [data for data in route.queue_datas if data.perm & PERM_WRITE and data.broker_name in masters]
-    if route.topic_queue_mapping_by_broker:
-        names = {data.broker_name for data in writable}
-        leaders = global_queues(topic, route.topic_queue_mapping_by_broker)
-        return [
-            RemoteQueue(name, masters[name], queue.queue_id) for queue, name in sorted(leaders.items()) if name in names
-        ]
-    return [
+    names = {data.broker_name for data in writable}
+    leaders = global_queues(topic, route.topic_queue_mapping_by_broker or {})
+    led = [RemoteQueue(name, masters[name], queue.queue_id) for queue, name in sorted(leaders.items()) if name in names]
+    ordinary = [
         RemoteQueue(data.broker_name, masters[data.broker_name], queue_id)
-        for data in sorted(writable, key=lambda data: data.broker_name)
+        for data in sorted(route.ordinary_queue_datas, key=lambda data: data.broker_name)
+        if data.broker_name in names
         for queue_id in data.write_queue_ids
     ]
+    return [*led, *ordinary]

@@ -182,8 +182,9 @@ class GroupConsumer(ABC, Generic[Config]):
                 continue
             try:
                 await instance.routes.update_route(data.topic)
-                if queues := instance.routes.known_subscribe_queues(data.topic):
-                    address = await instance.broker_address(queues[0])
+                served = instance.routes.first_served(instance.routes.known_subscribe_queues(data.topic))
+                if served is not None:
+                    address = await instance.broker_address(served)
                     namespace = self._config.namespace
                     await instance.api.check_client_config(address, instance.client_id, self.group, namespace, data)
             except (NoRouteError, RemotingError) as error:

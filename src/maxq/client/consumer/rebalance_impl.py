@@ -164,11 +164,12 @@ class RebalanceImpl:
         """Ask a broker of the topic for this member's share. Returns None if no broker could answer."""
         instance = self._instance
         queues = await instance.routes.subscribe_queues(topic)
-        if not queues:
+        served = instance.routes.first_served(queues)
+        if served is None:
             return None
         ask = instance.api.query_assignment
         return await instance.ask_group(
-            queues[0], lambda broker: ask(broker.address, topic, self._group, instance.client_id)
+            served, lambda broker: ask(broker.address, topic, self._group, instance.client_id)
         )
 
     async def _take_assigned(

@@ -47,19 +47,18 @@ class TopicPublishInfo:
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     """Return the queues of a topic that messages may be sent to.
 
-    Of a static topic its global queues. With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed
-    broker. Otherwise writable brokers that have a master, in order of their names.
+    Of a static topic its global queues, before those of brokers that have it as an ordinary one. With `orderTopicConf`
+    (`brokerA:4;brokerB:4`): as many as it says, per listed broker. Otherwise writable brokers that have a master, in
+    order of their names.
 
     Raises:
         RemoteProtocolError: the `orderTopicConf` is not in that form.
     """
-    if route.topic_queue_mapping_by_broker:
-        return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
-    if route.order_topic_conf:
+    queues = sorted(global_queues(topic, route.topic_queue_mapping_by_broker or {}))
+    if route.order_topic_conf and not route.topic_queue_mapping_by_broker:
         return _ordered_queues(topic, route.order_topic_conf)
     with_master = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
-    queues = []
-    for queue_data in sorted(route.queue_datas, key=lambda data: data.broker_name):
+    for queue_data in sorted(route.ordinary_queue_datas, key=lambda data: data.broker_name):
         if queue_data.perm & PERM_WRITE and queue_data.broker_name in with_master:
             queues += [MessageQueue(topic, queue_data.broker_name, queue_id) for queue_id in queue_data.write_queue_ids]
     return queues
@@ -80,15 +79,14 @@ def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     """Return the readable queues of a topic, sorted; a master is not needed. Of a static topic these are its global
-    queues."""
-    if route.topic_queue_mapping_by_broker:
-        return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
-    return sorted(
+    queues, and those of brokers that have it as an ordinary one."""
+    ordinary = (
         MessageQueue(topic, data.broker_name, queue_id)
-        for data in route.queue_datas
+        for data in route.ordinary_queue_datas
         if data.perm & PERM_READ
         for queue_id in data.read_queue_ids
     )
+    return sorted((*global_queues(topic, route.topic_queue_mapping_by_broker or {}), *ordinary))
 
 
 def is_route_changed(old: TopicRouteData | None, new: TopicRouteData) -> bool:

@@ -234,6 +234,11 @@ class TopicRoutes:
             return queue.broker_name
         return self._leaders.get(queue.topic, {}).get(queue, NO_BROKER)
 
+    def first_served(self, queues: Iterable[MessageQueue]) -> MessageQueue | None:
+        """Return the first of these queues that a broker serves: the one that leads a queue of a static topic may be
+        away, and others of the topic can answer what concerns all of it."""
+        return next((queue for queue in queues if self.broker_of(queue) != NO_BROKER), None)
+
 
 class SharedLookups(Generic[Result]):
     """Lookups under way, by key. When a broker dies, or a topic is new, hundreds of sends want the same route at the

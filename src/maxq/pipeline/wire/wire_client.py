@@ -677,15 +677,12 @@ def _topics_of_users(answer: RemotingCommand, hidden: RemotingCommand) -> list[s
 
 def _route_of(topic: str, data: TopicRouteData) -> TopicRoute:
     brokers: dict[str, Mapping[int, str]] = {one.broker_name: dict(one.broker_addrs) for one in data.broker_datas}
-    queues: dict[MessageQueue, str] = {}
-    if data.topic_queue_mapping_by_broker:
-        mapped = global_queues(topic, data.topic_queue_mapping_by_broker)
-        queues = {queue: broker for queue, broker in mapped.items() if broker != NO_BROKER}
-    else:
-        for one in data.queue_datas:
-            if one.perm & PERM_READ and one.broker_name in brokers:
-                for queue_id in one.read_queue_ids:
-                    queues[MessageQueue(topic, one.broker_name, queue_id)] = one.broker_name
+    mapped = global_queues(topic, data.topic_queue_mapping_by_broker or {})
+    queues = {queue: broker for queue, broker in mapped.items() if broker != NO_BROKER}
+    for one in data.ordinary_queue_datas:
+        if one.perm & PERM_READ and one.broker_name in brokers:
+            for queue_id in one.read_queue_ids:
+                queues[MessageQueue(topic, one.broker_name, queue_id)] = one.broker_name
     return TopicRoute(queues, brokers)
 
 

@@ -69,6 +69,13 @@ class TopicRouteData(JsonBody):
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
+    @property
+    def ordinary_queue_datas(self) -> list[QueueData]:
+        """Return the queues of the brokers that have the topic as an ordinary one. Some have and some announce a static
+        mapping when a topic was made again as an ordinary one and a broker that was away brings the static one back."""
+        static = self.topic_queue_mapping_by_broker or {}
+        return [data for data in self.queue_datas if data.broker_name not in static]
+
 
 @json_body
 class ClusterInfo(JsonBody):

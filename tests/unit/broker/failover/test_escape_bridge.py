@@ -15,6 +15,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RemotingConnectError, RemotingTimeoutError
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.body.topic_config import TopicQueueMappingInfo
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message.message_properties import decode_properties
@@ -90,6 +91,13 @@ class World:
 def test_only_writable_queues_of_other_groups_with_a_master_count() -> None:
     found = [(queue.broker_name, queue.address, queue.queue_id) for queue in remote_queues("T", ROUTE, "broker-a")]
     assert found == [("broker-b", "b:1", 0), ("broker-c", "c:1", 0), ("broker-c", "c:1", 1)]
+
+
+def test_ordinary_queues_count_beside_the_global_ones_that_another_group_announces() -> None:
+    mapping = TopicQueueMappingInfo("T", "__global__", 1, "broker-b", 1, False, {0: 3})
+    route = replace(ROUTE, topic_queue_mapping_by_broker={"broker-b": mapping})
+    found = [(queue.broker_name, queue.queue_id) for queue in remote_queues("T", route, "broker-a")]
+    assert found == [("broker-b", 0), ("broker-c", 0), ("broker-c", 1)]
 
 
 async def test_a_master_stores_the_message_itself() -> None:

@@ -5,8 +5,10 @@ import pytest
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
+from maxq.pipeline.wire.wire_client import _route_of
 from maxq.pipeline.wire.wire_reader import WireReader
-from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
+from maxq.protocol.body.topic_config import TopicConfig, TopicQueueMappingInfo
 from maxq.standalone import Standalone
 
 
@@ -45,3 +47,17 @@ def test_static_topics_are_read_by_their_global_queues(server: Standalone, admin
     by_queue = {queue: [row["queueOffset"] for row in found if row["queueId"] == queue] for queue in range(3)}
     assert all(offsets == list(range(len(offsets))) for offsets in by_queue.values())
     assert [row["queueOffset"] for row in rows(server, "Static", endingTimestamp="1000")] == []
+
+
+def test_a_topic_that_is_static_at_some_brokers_only_is_read_at_all() -> None:
+    """A broker that was away brings back the static topic that was deleted and made again."""
+    mapping = TopicQueueMappingInfo("T", "__global__", 2, "b", 1, False, {0: 3})
+    data = TopicRouteData(
+        None,
+        [QueueData("a", 2, 2, 6), QueueData("b", 4, 4, 6)],
+        [BrokerData("c", name, {0: f"{name}:1"}) for name in ("a", "b")],
+        topic_queue_mapping_by_broker={"b": mapping},
+    )
+    queues = {("a", 0): "a", ("a", 1): "a", ("__syslo__global__", 0): "b"}
+    found = _route_of("T", data).queues
+    assert {(queue.broker_name, queue.queue_id): broker for queue, broker in found.items()} == queues

@@ -165,14 +165,15 @@ class QueryAssignmentProcessor(RequestProcessor):
 def readable_queues(topic: str, route: TopicRouteData, mode: MessageRequestMode) -> list[MessageQueue]:
     """Return the queues that a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo). For a static
     topic, pulls read its global queues and pops the queues of the brokers."""
-    if route.topic_queue_mapping_by_broker and mode is MessageRequestMode.PULL:
-        return list(global_queues(topic, route.topic_queue_mapping_by_broker))
-    return [
+    is_pulled = mode is MessageRequestMode.PULL
+    static = global_queues(topic, route.topic_queue_mapping_by_broker or {}) if is_pulled else ()
+    physical = [
         MessageQueue(topic, data.broker_name, queue_id)
-        for data in route.queue_datas
+        for data in (route.ordinary_queue_datas if is_pulled else route.queue_datas)
         if data.perm & PERM_READ
         for queue_id in data.read_queue_ids
     ]
+    return [*static, *physical]
 
 
 def allocate_averagely(queues: list[MessageQueue], index: int, members: int) -> list[MessageQueue]:
