@@ -186,7 +186,7 @@ class PlainAclFiles:
         path = PurePath(file) if file else self._main
         if file and path not in self._trees:
             raise ConfigError(
-                f"{file!r:.200} is no file of access control here; they are {sorted(map(str, self._trees))}"
+                f"{file!r:.200} is not one of the files of access control, which are {sorted(map(str, self._trees))}"
             )
 
         def change(tree: dict[str, Any]) -> None:

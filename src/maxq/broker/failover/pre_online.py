@@ -13,7 +13,7 @@ that are missing have some of these intervals' time to ask. A slave without a na
 acts when one tells it to.
 
 A slave that is about to act asks the other slaves for what they kept while they acted: it comes back in the place of
-one with a larger id, or stands in for one that name servers do not hear. That one ends to act as it answers. (Java's
+one with a larger id, or stands in for one that name servers do not hear. That one stops acting when it answers. (Java's
 acts with what it knows itself.)
 
 Source:

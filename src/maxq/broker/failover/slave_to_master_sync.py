@@ -166,7 +166,7 @@ class SlaveToMasterSync:
     def _check_log(self, address: str, mark: str) -> None:
         if self._ha.has_other_log(mark):
             raise ReplicationDivergedError(
-                f"the log of slave {address} is another than this broker's: what it knows is of other messages",
+                f"the log of slave {address} differs from this broker's, so what it knows belongs to other messages",
                 physical_offset=self._log_end(),
             )
 

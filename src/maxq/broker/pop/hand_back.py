@@ -31,7 +31,7 @@ The answer's body is a JSON object; empty from a slave that did not act as maste
 Slaves of earlier versions do not tell `done`, `earlier`, `twins` and `log`.
 
 Another slave that is to act in this one's place asks, too (with its id and address), when it has the smaller id and
-comes back, or when name servers do not hear this one. A slave that acts ends to act then, and answers what it knew.
+comes back, or when name servers do not hear this one. An acting slave stops acting then, and answers what it knew.
 
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
 """
@@ -290,8 +290,8 @@ class HandBackProcessor(RequestProcessor):
 
     def _check_log(self, *, is_another: bool = False) -> None:
         if is_another or self._group.log_is_another:
-            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave is another than its master's: "
-                                      "what it knows is of other messages")  # fmt: skip
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the log of this slave differs from its master's, so "
+                                      "what it knows belongs to other messages")  # fmt: skip
 
     async def _left_to(self, slave_id: int, slave: str) -> bytes:
         """Leave the group to another slave. Returns what this one knew when it ended to act.

@@ -111,8 +111,8 @@ class RoleService:
             self._address.ha_port = await self._replication.start(host, port)
         except (OSError, OverflowError) as error:
             raise ConfigError(
-                f"haListenPort={port}: slaves cannot be listened to on {host}:{port} ({error}); set haListenPort to a "
-                "port that is free"
+                f"haListenPort={port}: this broker cannot listen for slaves on {host}:{port} ({error}); set "
+                "haListenPort to a port that is free"
             ) from error
 
     def rule(self) -> str:

@@ -42,7 +42,7 @@ _SECTIONS = {
         "offsets": {
             "resetOffsetByTime": "Let a consumer group continue at a time or an offset.",
             "skipAccumulatedMessage": "Let a consumer group continue at the end.",
-            "cloneGroupOffset": "Put a consumer group where another one is.",
+            "cloneGroupOffset": "Copy the offsets of a consumer group to another one.",
         },
     },
     "Messages": {
@@ -77,7 +77,7 @@ _SECTIONS = {
             "statsAll": "Rates and backlog of topics and groups.",
             "cleanExpiredCQ": "Delete queue files whose messages were deleted.",
             "cleanUnusedTopic": "Delete queues of deleted topics.",
-            "deleteExpiredCommitLog": "Delete log files older than they must be kept.",
+            "deleteExpiredCommitLog": "Delete log files whose time of retention is over.",
             "switchTimerEngine": "Which engine a Java broker's timer uses.",
             "getColdDataFlowCtrInfo": "Thresholds of cold reads.",
             "updateColdDataFlowCtrGroupConfig": "Set how much a consumer group may read cold.",

@@ -132,7 +132,9 @@ async def copy_user(
     admin: Admin,
     source: From,
     target: To,
-    usernames: Annotated[str | None, typer.Option("-u", "--usernames", help="By commas; all if not given.")] = None,
+    usernames: Annotated[
+        str | None, typer.Option("-u", "--usernames", help="Separated by commas; all if not given.")
+    ] = None,
 ) -> Report:
     """Copy users from one server to another; with their passwords, so only super users can."""
     done = await admin.access.copy_users(source, target, _split(usernames))
@@ -176,7 +178,9 @@ _acl_change(
 async def delete_acl(
     admin: Admin,
     subject: Subject,
-    resources: Annotated[str | None, typer.Option("-r", "--resources", help="By commas; all if not given.")] = None,
+    resources: Annotated[
+        str | None, typer.Option("-r", "--resources", help="Separated by commas; all if not given.")
+    ] = None,
     broker: BrokerAddr = None,
     cluster: ClusterName = None,
 ) -> Report:
@@ -218,7 +222,9 @@ async def copy_acl(
     admin: Admin,
     source: From,
     target: To,
-    subjects: Annotated[str | None, typer.Option("-s", "--subjects", help="By commas; all if not given.")] = None,
+    subjects: Annotated[
+        str | None, typer.Option("-s", "--subjects", help="Separated by commas; all if not given.")
+    ] = None,
 ) -> Report:
     """Copy policies from one server to another; the users must be there."""
     done = await admin.access.copy_acls(source, target, _split(subjects))

@@ -314,7 +314,7 @@ async def clean_unused_topic(admin: Admin, broker: BrokerAddr = None, cluster: C
     asks="Delete log files older than fileReservedTime on {where}?",
 )
 async def delete_expired_commit_log(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
-    """Delete log files older than they must be kept; without -b or -c on all brokers."""
+    """Delete log files whose time of retention is over; without -b or -c on all brokers."""
     return await _on_each(admin, broker, cluster, admin.brokers.delete_expired_commit_log)
 
 

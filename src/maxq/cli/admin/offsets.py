@@ -93,7 +93,7 @@ async def clone_group_offset(
     topic: Topic,
     offline: Annotated[str | None, typer.Option("-o", "--offline", help="Ignored, as in mqadmin.")] = None,
 ) -> Report:
-    """Put a consumer group where another one is."""
+    """Copy the offsets of a consumer group to another one."""
     offsets = await admin.offsets.clone(source, target, topic)
     note = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
     return Report(_COLUMNS, _offset_rows(offsets), notes=["", note])

@@ -127,7 +127,8 @@ def rehearse(
     hash_slots: HashSlots = 0,
     index_entries: IndexEntries = 0,
 ) -> None:
-    """Could MaxQ take over this (Java) store? Recovers it on an overlay, nothing changes, and compares every queue."""
+    """Could MaxQ take over this (Java) store? Recovers it on an overlay, so that nothing changes, and compares
+    every queue."""
     with (
         _errors_to_stderr(),
         progress_in_bytes() as progress,

@@ -89,7 +89,7 @@ class BrokerAdmin:
         await self._api.call(address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def delete_expired_commit_log(self, address: str) -> None:
-        """Delete log files that are older than they must be kept (329)."""
+        """Delete log files whose time of retention is over (329)."""
         await self._api.call(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     # --- replication ---

@@ -153,7 +153,7 @@ class BrokerCalls(Part[BrokerAdmin]):
     def clean_unused_topic(self, address: str) -> None:
         """Delete queues of topics that are gone (316)."""
     def delete_expired_commit_log(self, address: str) -> None:
-        """Delete log files that are older than they must be kept (329)."""
+        """Delete log files whose time of retention is over (329)."""
     def reset_master_flush_offset(self, address: str, offset: int) -> None:
         """Tell a slave how far its master has flushed (908), physical offset."""
     def epoch_cache(self, address: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class HAClientService:
         try:
             await self.client.compare_offered()
         except (RemoteProtocolError, OSError) as error:
-            log.warning("it is not known whether this log is another than the master's: %s", error)
+            log.warning("it is not known whether this log differs from the master's: %s", error)
 
     def _joined(self) -> None:
         self._note_apart(False)

@@ -335,7 +335,7 @@ class MessageReader:
                 self.damaged_units += 1
                 result.passed_over.append(index)
                 log.error(
-                    "%s: unit %d of queue %s-%d (%d bytes at physical offset %d) is not of a record; it is skipped",
+                    "%s: unit %d of queue %s-%d (%d bytes at physical offset %d) points to no record; it is skipped",
                     queue.files.folder, index, queue.topic, queue.queue_id, unit[1], unit[0],
                 )  # fmt: skip
 

@@ -133,7 +133,7 @@ class TimerRecovery:
             return flushed
         newest = max(numbers)
         if newest >= flushed:
-            log.info("the wheel is taken from %s%d", prefix, newest)
+            log.info("the timer wheel is restored from %s%d", prefix, newest)
             self._disk.rename(self._wheel_path.with_name(f"{prefix}{newest}"), self._wheel_path)
             numbers.remove(newest)
             flushed = newest

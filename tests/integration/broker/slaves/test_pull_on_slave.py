@@ -140,7 +140,7 @@ async def test_a_slave_whose_log_is_another_gives_no_messages_and_suggests_the_m
         reply = await pair.slave.pull("T", 3, **more)  # type: ignore[arg-type]
         assert (reply.code, reply.body_length) == (20, 0)
         assert (reply.ext["nextBeginOffset"], reply.ext["suggestWhichBrokerId"]) == ("3", "0")
-        assert "the log of this slave is another than its master's" in (reply.remark or "")
+        assert "the log of this slave differs from its master's" in (reply.remark or "")
 
 
 # ---- whom it suggests ----------------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class PullMessageProcessor:
     def _elsewhere(self, pull: Pull, offset: int) -> _Outcome:
         """Return the answer of a slave whose log is another than its master's."""
         result = self._without_messages(pull, GetMessageStatus.NO_MATCHED_MESSAGE, offset)
-        remark = "the log of this slave is another than its master's, which has other messages there: read from that"
+        remark = "the log of this slave differs from its master's, which has other messages there: read from the master"
         is_waiting = not self.rules.master_is_there()
         return _Outcome(result, ResponseCode.PULL_RETRY_IMMEDIATELY, remark, MASTER_ID, is_waiting)
 
