@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from maxq.broker.tables.static_topic.pull_answers import STANDS_IN
-from maxq.codes import RequestCode, ResponseCode
+from maxq.codes import ResponseCode
 from maxq.errors import RemotingError, RequestRefusedError
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -19,19 +19,6 @@ _MASTERS_ONLY: Final = (
     ResponseCode.NO_PERMISSION,
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.SERVICE_NOT_AVAILABLE,
-)
-#: What a slave answers, too: it says that it is one.
-_READERS: Final = frozenset(
-    {
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-        RequestCode.QUERY_CONSUMER_OFFSET,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        RequestCode.GET_MAX_OFFSET,
-        RequestCode.GET_MIN_OFFSET,
-        RequestCode.GET_EARLIEST_MSG_STORETIME,
-    }
 )
 
 
@@ -59,18 +46,20 @@ class OtherBrokers:
         body: bytes | None = None,
         *,
         physical: bool = True,
+        or_slave: bool = False,
     ) -> RemotingCommand:
-        """Return the answer of a broker's master to a request about one of its physical queues. While it is away, one
-        of its slaves answers those who read.
+        """Return the answer of a broker's master to a request about one of its physical queues.
 
         Args:
             physical: look no further (`lo=false`). Otherwise the request is about the static topic.
+            or_slave: while the master is away ask one of its slaves, which says that it is one: it may lack the end of
+                the queue.
 
         Raises:
             RequestRefusedError: that broker is not known, or does not answer.
         """
         try:
-            address = self._addresses.get(broker_name) or await self._find(broker_name, topic, code)
+            address = self._addresses.get(broker_name) or await self._find(broker_name, topic, or_slave)
             ext = {**ext, "lo": "false" if physical else "true", "bname": broker_name}
             request = RemotingCommand(code, ext, body)
             answer = await self._client.invoke(address, request, self._timeout_ms())
@@ -83,13 +72,13 @@ class OtherBrokers:
                 ResponseCode.SYSTEM_ERROR, f"broker {broker_name}, which holds this part of {topic}: {error}"
             ) from error
 
-    async def _find(self, broker_name: str, topic: str, code: int) -> str:
+    async def _find(self, broker_name: str, topic: str, or_slave: bool) -> str:
         route = await self._topic_route(topic)
         slaves: list[str] = []
         for data in route.broker_datas if route is not None else ():
             if data.master_address is not None:
                 self._addresses[data.broker_name] = data.master_address
-            elif data.broker_name == broker_name and code in _READERS:
+            elif data.broker_name == broker_name and or_slave:
                 slaves = data.addresses
         address = self._addresses.get(broker_name) or next(iter(slaves), None)
         if address is None:

@@ -491,7 +491,9 @@ class StaticTopicGate:
         self, item: LogicQueueMappingItem, request: RemotingCommand, ext: dict[str, str], rewrite: Rewrite
     ) -> RemotingCommand:
         topic = request.ext.get("topic", "")
-        answer = await self._others.ask(item.bname, topic, request.code, {**unsigned(request.ext), **ext})
+        ext = {**unsigned(request.ext), **ext}
+        or_slave = request.code != RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        answer = await self._others.ask(item.bname, topic, request.code, ext, or_slave=or_slave)
         return rewrite(request.reply(answer.code, answer.remark, dict(answer.ext), answer.body))
 
     async def _ask(

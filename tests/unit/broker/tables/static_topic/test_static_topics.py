@@ -213,7 +213,10 @@ class Others:
         self.asked: list[tuple[str, str, int, dict[str, str]]] = []
         self.answers: list[RemotingCommand] = []
 
-    async def ask(self, broker_name: str, topic: str, code: int, ext: dict[str, str]) -> RemotingCommand:
+    async def ask(
+        self, broker_name: str, topic: str, code: int, ext: dict[str, str], *, or_slave: bool
+    ) -> RemotingCommand:
+        assert or_slave == (code != RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
         self.asked.append((broker_name, topic, code, dict(ext)))
         if not self.answers:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{broker_name} is away")
