@@ -22,7 +22,7 @@ from maxq.pipeline.records.record_batches import MAX_ROWS, Rows, scan_rows
 from maxq.runtime.interfaces import Disk, MappedRegion
 from maxq.store.files.mapped_file import holds_data
 from maxq.store.log import record_cy as rc
-from maxq.store.tools.log_walk import REASONS, LogWalk
+from maxq.store.tools.log_walk import ENTRY_HEAD, REASONS, Committed, Damage, LogWalk, committed_of
 from maxq.store.tools.queue_files import UNIT_SIZE, QueueEntry, QueueFiles
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
@@ -57,6 +57,7 @@ class LogPiece:
         dledger: entries of a DLedger log; the piece is the whole file then.
         live: the broker runs.
         followed: a later file holds records.
+        committed: of a DLedger log, leave out what is not among this; None: all entries are read.
     """
 
     root: str
@@ -68,6 +69,7 @@ class LogPiece:
     dledger: bool
     live: bool
     followed: bool
+    committed: Committed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,22 @@ def usual_piece_bytes(total: int, *, narrow: bool = False) -> int:
 
 
 def log_pieces(
-    files: StoreFiles, *, piece_bytes: int | None = None, low: int = 0, high: int = 1 << 62, narrow: bool = False
+    files: StoreFiles,
+    *,
+    piece_bytes: int | None = None,
+    low: int = 0,
+    high: int = 1 << 62,
+    narrow: bool = False,
+    committed_only: bool = False,
 ) -> list[LogPiece]:
     """Cut a store's log into pieces, where it holds records at physical offsets [low, high).
 
     Args:
         piece_bytes: of a piece; None: as is usual for so much.
         narrow: bodies and properties are passed over.
+        committed_only: of a DLedger log, leave out what is not known to be committed: it may be lost again.
     """
+    committed = committed_of(files) if committed_only else None
     live = files.is_live
     stretches: list[tuple[DataFile, int, int, bool]] = []
     followed = False
@@ -126,7 +136,7 @@ def log_pieces(
     return [
         LogPiece(
             str(files.root), str(file.path), file.from_offset, file.size, start, min(start + size, end),
-            files.holds_entries(file), live, is_followed,
+            files.holds_entries(file), live, is_followed, committed,
         )
         for file, first, end, is_followed in reversed(stretches)
         for size in (file.size if files.holds_entries(file) else step,)
@@ -236,20 +246,44 @@ class PieceReader:
         self.corruption.append(Corruption(shown, position, end, place, reason, message, is_tail))
 
     def _dledger_rows(self) -> Iterator[tuple[memoryview, Rows]]:
-        files = StoreFiles(self._disk, PurePath(self._piece.root))
-        files.log = [file for file in files.log if str(file.path) == self._piece.path]
-        walk = LogWalk(files)
+        piece = self._piece
+        files = StoreFiles(self._disk, PurePath(piece.root))
+        files.log = [file for file in files.log if str(file.path) == piece.path]
+        self.expired = not files.log
+        walk = LogWalk(files, bound=piece.committed, followed=piece.followed)
         try:
             for batch in walk.batches():
-                yield (
-                    batch.view,
-                    np.frombuffer(batch.rows, np.int64)[: batch.count * rc.SCAN_WIDTH].reshape(-1, rc.SCAN_WIDTH),
-                )
+                rows = np.frombuffer(batch.rows, np.int64)[: batch.count * rc.SCAN_WIDTH]
+                yield batch.view, rows.reshape(-1, rc.SCAN_WIDTH)
         finally:
             walk.close()
+        self._note_damages(walk.damages)
+        known = {one.start for one in walk.damages}
+        end = walk.end_offset - piece.from_offset
         for fault in walk.faults:
-            place = self._piece.from_offset + fault.position
-            self.corruption.append(Corruption(fault.file, fault.position, self._piece.size, place, fault.what))
+            if fault.position not in known:
+                self._note(fault.position, piece.size, fault.what, is_tail=True)
+        if piece.committed is not None and not piece.followed and 0 <= walk.last_index < piece.committed.index:
+            lost = f"the log ends with entry {walk.last_index}, and {piece.committed.index} is committed"
+            self._note(end, piece.size, lost)
+        if walk.uncommitted:
+            log.warning(
+                "%s: %d messages behind byte %d are left out: they are not known to be committed (they come when the "
+                "group says so)", piece.path, walk.uncommitted, end,
+            )  # fmt: skip
+
+    def _note_damages(self, damages: list[Damage]) -> None:
+        """Note what of a file of entries is damaged, and which messages that were."""
+        if not damages:
+            return
+        region = self._disk.map(PurePath(self._piece.path), self._piece.size, read_only=True)
+        try:
+            for one in damages:
+                starts = one.start, one.start + ENTRY_HEAD  # of the record, or of its entry
+                found = (_message_at(region.view, start, one.end) for start in starts if start < one.end)
+                self._note(one.start, one.end, one.reason, message=next((name for name in found if name), None))
+        finally:
+            region.close()
 
 
 def _is_finished(view: memoryview, row: Rows) -> bool:

@@ -203,7 +203,7 @@ class _MessageReader(DataSourceReader):
         name = self._broker_name or files.root.name
         tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
         losses.tell()
-        pieces = log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns))
+        pieces = log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns), committed_only=True)
         deletions, is_live = files.deletions(), files.is_live
         return [_Partition(path, piece, deletions, is_live=is_live) for piece in pieces]
 

@@ -5,22 +5,28 @@ is not**: if a good record (magic, size, own physical offset, CRC) follows, in t
 later one, the range between is damage, and the log goes on behind it.
 """
 
-import struct
 from array import array
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import count as count_from
 from typing import Final
 
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.context.progress import Progress, no_progress
+from maxq.store.dledger import entries_cy as entries
+from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
+from maxq.store.files.mapped_file import holds_data
 from maxq.store.log import record_cy as rc
 from maxq.store.recovery.log_scanner import find_record
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 _ROWS: Final = 2048
 _PAGE: Final = 64 << 10  # larger than most messages
-_DLEDGER_HEAD_SIZE: Final = 48
-_ENTRY_BEGIN: Final = struct.Struct(">ii")  # magic and size of an entry
+#: Bytes before the record of a DLedger entry.
+ENTRY_HEAD: Final = 48
+_SIZE_AT, _INDEX_AT, _TERM_AT = 4, 8, 16  # of an entry
+_OTHER_MEMBERS: Final = "see the other members"
+_FILLER_MAGIC: Final = b"\xff\xff\xff\xff"
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
 REASONS: Final = {
     rc.STOP_ZERO: "zeros where a record should be",
@@ -59,10 +65,23 @@ class LogWalk:
     """One walk over the log.
 
     After `batches` is used up: `damages`, `faults` (the same and everything else, in words), `notes`, `end_offset`
-    (behind the last good record), `records`, `blanks`, `max_store_timestamp`.
+    (behind the last good record), `records`, `blanks`, `max_store_timestamp`; of a DLedger log also `last_index`, of
+    its last entry, and `uncommitted`, how many entries were left out.
     """
 
-    def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
+    def __init__(
+        self,
+        files: StoreFiles,
+        progress: Progress = no_progress,
+        *,
+        bound: "Committed | None" = None,
+        followed: bool = False,
+    ) -> None:
+        """
+        Args:
+            bound: of a DLedger log, leave out what is not among this; None: give all entries.
+            followed: files with records follow those of `files`.
+        """
         self.files = files
         self.damages: list[Damage] = []
         self.faults: list[Fault] = []
@@ -72,6 +91,11 @@ class LogWalk:
         self.records = 0
         self.blanks = 0
         self.max_store_timestamp = 0
+        self.uncommitted = 0
+        self.last_index = self._known_index = entries.ANY_INDEX
+        self._last_term = 0
+        self._ledger = _ledger_checkpoint(files)
+        self._bound, self._followed = bound, followed
         self._progress = progress
         self._rows = array("q", bytes(8 * rc.SCAN_WIDTH * _ROWS))
         self._single = array("q", bytes(8 * rc.SCAN_WIDTH))
@@ -231,34 +255,138 @@ class LogWalk:
 
     def _dledger_file(self, number: int, file: DataFile, view: memoryview, done: int) -> Generator[Batch, None, bool]:
         """Yield the records of a DLedger data file, whose entries have 48-byte heads, as `_file` does."""
-        position = count = 0
-        is_end = False
-        rows = memoryview(self._rows)
-        while position + _DLEDGER_HEAD_SIZE <= len(view):
-            magic, size = _ENTRY_BEGIN.unpack_from(view, position)
-            if magic == -1:
+        position = min(max(0, self._ledger.begin_position - file.from_offset), len(view))
+        follows, term = self._known_index, self._last_term
+        is_next = False  # the entry at `position` is behind the one before, whatever its index says
+        while True:
+            begun = position
+            position, index, term, stop = entries.scan_entries(
+                view, position, len(view), file.from_offset, follows, term, False
+            )
+            if position > begun:
+                count = index - int.from_bytes(view[begun + _INDEX_AT : begun + _INDEX_AT + 8], "big") + 1
+                if count > 1 or follows != entries.ANY_INDEX:
+                    self._known_index, self._last_term = index, term
+                else:  # nothing confirms its index
+                    following, next_index = entries.find_entry(view, position, len(view), file.from_offset, follows)
+                    index = min(index, next_index - 1) if following == position else index
+                    if is_next:
+                        index = min(index, self.last_index + 1)
+                self.last_index = index
+                yield from self._records_of_entries(file, view, begun, position, index - count + 1)
+            self._progress("log", done + position, self._total)
+            if stop == entries.STOP_FILLER:
                 self.blanks += 1
-                break
-            start, end = position + _DLEDGER_HEAD_SIZE, position + size
-            if magic != 1 or not start <= end <= len(view):
-                if any(view[position : position + _DLEDGER_HEAD_SIZE]):
+                return False
+            if stop == entries.STOP_END or (self._bound is not None and self._known_index >= self._bound.index >= 0):
+                return stop != entries.STOP_END
+            good = self._next_entry(file, view, position)
+            if good < 0 and not self._goes_on(number):
+                if stop != entries.STOP_ZERO or holds_data(self._regions[file.from_offset], position, len(view)):
                     self._tail(file, view, position, rc.STOP_BAD_MAGIC)
-                is_end = True
+                return True
+            behind = good if good >= 0 else _find_filler(view, position)
+            if behind > position:
+                what = f"bytes up to {behind} are no entry; good ones follow"
+                self.damages.append(Damage(file, position, behind, what))
+                self._fault(file, position, what, _OTHER_MEMBERS)
+            if good < 0:
+                return False
+            is_next = good == position > begun
+            position, follows, term = good, entries.ANY_INDEX, 0
+
+    def _records_of_entries(
+        self, file: DataFile, view: memoryview, position: int, end: int, index: int
+    ) -> Iterator[Batch]:
+        """Yield the records of the entries in view[position:end], the first of which is number `index`."""
+        rows, count = memoryview(self._rows), 0
+        for number in count_from(index):
+            if position == end:
                 break
+            start = position + ENTRY_HEAD
+            position += int.from_bytes(view[position + _SIZE_AT : position + _SIZE_AT + 4], "big")
+            if self._bound is not None and not self._bound.has(number, file.from_offset + position):
+                self.uncommitted += 1
+                continue
             row = rows[count * rc.SCAN_WIDTH : (count + 1) * rc.SCAN_WIDTH]
-            found, _, stop = rc.scan(view, start, end, file.from_offset, row)
+            found, _, stop = rc.scan(view, start, position, file.from_offset, row)
             count += found
-            if start < end and not found:  # a leader of the bare kind begins its term with an empty entry
-                self._fault(file, start, f"the entry's body is no message: {REASONS[stop]}", "see the other members")
-            position = end
+            if start < position and not found:  # a leader of the bare kind begins its term with an empty entry
+                what = f"the entry's body is no message: {REASONS[stop]}"
+                self.damages.append(Damage(file, start, position, what))
+                self._fault(file, start, what, _OTHER_MEMBERS)
             if count == _ROWS:
                 yield self._batch(file, view, count)
                 count = 0
-                self._progress("log", done + position, self._total)
         if count:
             yield self._batch(file, view, count)
-        self._progress("log", done + position, self._total)
-        return is_end
+
+    def _next_entry(self, file: DataFile, view: memoryview, position: int) -> int:
+        """Return where the next entry of the log begins, at or behind a place where entries stop to follow each other;
+        -1 if there is none in this file.
+
+        What a member has cut away may be there still, behind what was written since: the terms of such entries are
+        older.
+        """
+        if not holds_data(self._regions[file.from_offset], position, len(view)):
+            return -1
+        at = position
+        while True:
+            at, index = entries.find_entry(view, at, len(view), file.from_offset, self._known_index)
+            if at < 0 or index <= self._ledger.committed_index:
+                return at
+            if int.from_bytes(view[at + _TERM_AT : at + _TERM_AT + 8], "big") >= self._last_term:
+                return at
+            at += 1
+
+    def _goes_on(self, number: int) -> bool:
+        """Return whether a later file has entries."""
+        for later in self.files.log[number + 1 :]:
+            view = self._view(later)
+            if view is None or not holds_data(self._regions[later.from_offset], 0, len(view)):
+                continue
+            if entries.find_entry(view, 0, len(view), later.from_offset, self._known_index)[0] >= 0:
+                return True
+        return self._followed
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What of a DLedger log is known to be committed: entries up to `index`, and whatever ends at or before physical
+    offset `position`."""
+
+    index: int
+    position: int
+
+    def has(self, index: int, end: int) -> bool:
+        """Return whether an entry that ends at physical offset `end` is among it."""
+        return index <= self.index or end <= self.position
+
+
+def committed_of(files: StoreFiles) -> Committed | None:
+    """Return what the store's own notes call committed; None if its log is not a DLedger one."""
+    if not files.dledger:
+        return None
+    inventory = files.inventory()
+    dispatched = 0 if inventory is None else inventory.dispatched_offset
+    return Committed(_ledger_checkpoint(files).committed_index, max(dispatched, files.divided_offset))
+
+
+def _ledger_checkpoint(files: StoreFiles) -> LedgerCheckpoint:
+    if not files.dledger or files.dledger_folder is None:
+        return LedgerCheckpoint()
+    return LedgerCheckpointFile(files.disk, files.dledger_folder).load()[0] or LedgerCheckpoint()
+
+
+def _find_filler(view: memoryview, start: int) -> int:
+    """Return where the filler that ends this file of entries begins; the file's size if there is none."""
+    data = bytes(view[start:])
+    at = data.find(_FILLER_MAGIC)
+    while at >= 0:
+        if int.from_bytes(data[at + 4 : at + 8], "big") == len(data) - at:
+            return start + at
+        at = data.find(_FILLER_MAGIC, at + 1)
+    return len(view)
 
 
 def _find_blank(view: memoryview, start: int) -> int:

@@ -276,3 +276,114 @@ def test_the_newest_record_of_a_running_broker_is_read_when_it_is_finished(
     pieces = [replace(piece, live=True) for piece in log_pieces(files)]
     assert read(disk, pieces) == (whole if finished_after else whole[:-1], [])
     assert looks
+
+
+# --- DLedger ---
+
+
+def heads_of(disk: SimDisk) -> list[tuple[int, int, int]]:
+    """File, position and size of each entry of a DLedger log."""
+    found = []
+    for number, file in enumerate(open_files(disk).log):
+        data, at = disk.read(file.path), 0
+        while at + 48 <= len(data) and data[at : at + 4] == b"\0\0\0\x01":
+            size = int.from_bytes(data[at + 4 : at + 8], "big")
+            found.append((number, at, size))
+            at += size
+    return found
+
+
+@pytest.fixture(scope="module")
+def ledger() -> tuple[list[tuple[int, int, int]], list[dict[str, Any]]]:
+    """The entries and the messages of a DLedger log that is whole."""
+    disk = golden_disk("dledger/n0")
+    return heads_of(disk), read(disk, log_pieces(open_files(disk)))[0]
+
+
+#: Byte of the head, and what is written there; None: it is zeros from end to end.
+HARM = [None, (0, 0xFF), (4, 0x40), (7, 4), (8, 1), (15, 16), (16, 0x80), (23, 0x40), (31, 1), (33, 1), (46, 8)]
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_damaged_head_of_an_entry_costs_that_message_at_most_and_is_named(
+    harm: tuple[int, int] | None, ledger: tuple[list[tuple[int, int, int]], list[dict[str, Any]]]
+) -> None:
+    heads, whole = ledger
+    firsts = [number for number, (_, at, _) in enumerate(heads) if at == 0]
+    chosen = {*firsts, *(first + 1 for first in firsts), firsts[1] - 1, 77, len(heads) - 2}
+    for number in sorted(chosen):
+        disk = golden_disk("dledger/n0")
+        files = open_files(disk)
+        file, at, _ = heads[number]
+        data = bytearray(disk.read(files.log[file].path))
+        if harm is None:
+            data[at : at + 48] = bytes(48)
+        else:
+            data[at + harm[0]] ^= harm[1]
+        disk.put(files.log[file].path, bytes(data))
+        for committed_only in (False, True):
+            found, corruption = read(disk, log_pieces(open_files(disk), committed_only=committed_only))
+            lost = [row for row in whole if row not in found]
+            assert lost in ([], [whole[number]]), (number, len(lost))
+            named = [one.message for one in corruption]
+            assert named == [(row["topic"], row["queueId"], row["queueOffset"]) for row in lost], (number, corruption)
+        assert harm is not None or lost
+
+
+def test_a_message_whose_body_is_damaged_is_named() -> None:
+    disk = golden_disk("dledger/n0")
+    path = open_files(disk).log[0].path
+    whole, _ = read(disk, log_pieces(open_files(disk)))
+    data = bytearray(disk.read(path))
+    data[whole[20]["physicalOffset"] + 100] ^= 1
+    disk.put(path, bytes(data))
+    found, (one,) = read(disk, log_pieces(open_files(disk)))
+    assert found == whole[:20] + whole[21:]
+    assert one.physical_offset == whole[20]["physicalOffset"] and not one.is_tail
+    assert one.message == (whole[20]["topic"], whole[20]["queueId"], whole[20]["queueOffset"])
+
+
+def test_entries_that_a_member_has_cut_away_are_not_read(ledger: Any) -> None:
+    """Behind what was written over them in a newer term their rest is still there."""
+    heads, whole = ledger
+    disk = golden_disk("dledger/n0")
+    checkpoint = b"endIndex=99\ncommittedIndex=99\n"
+    disk.put(ROOT / "dledger-n0" / "checkpoint", checkpoint)
+    path = open_files(disk).log[0].path
+    data = bytearray(disk.read(path))
+    at = heads[100][1]
+    data[at + 16 : at + 24] = (1_000).to_bytes(8, "big")  # term
+    data[heads[101][1] : heads[101][1] + 48] = bytes(range(48))
+    disk.put(path, bytes(data))
+    found, _ = read(disk, log_pieces(open_files(disk)))
+    assert found[:101] == whole[:101]
+    assert found[101:] == [row for row in whole if row["physicalOffset"] >= open_files(disk).log[1].from_offset]
+
+
+def test_entries_that_are_not_known_to_be_committed_are_left_out_and_counted(
+    caplog: pytest.LogCaptureFixture, ledger: Any
+) -> None:
+    """What is read stays: a later cut of the log's end takes none of it back."""
+    heads, whole = ledger
+    disk = golden_disk("dledger/n0")
+    disk.put(ROOT / "dledger-n0" / "checkpoint", b"committedIndex=3\nendIndex=5\n")
+    found, corruption = read(disk, log_pieces(open_files(disk), committed_only=True))
+    assert (found, corruption) == (whole[:4], [])
+    assert caplog.text.count("not known to be committed") == 2  # for each file
+    assert "318 messages behind byte" in caplog.text and "148 messages behind byte" in caplog.text
+    for file in open_files(disk).log:
+        keep = heads[4][1] if file.from_offset == 0 else 0
+        disk.put(file.path, disk.read(file.path)[:keep].ljust(file.size, b"\0"))
+    assert read(disk, log_pieces(open_files(disk), committed_only=True)) == (whole[:4], [])
+
+
+def test_a_log_that_ends_before_what_is_committed_is_a_loss(ledger: Any) -> None:
+    heads, whole = ledger
+    disk = golden_disk("dledger/n0")
+    file = open_files(disk).log[1]
+    _, at, _ = heads[450]
+    disk.put(file.path, disk.read(file.path)[:at].ljust(file.size, b"\0"))
+    found, (one,) = read(disk, log_pieces(open_files(disk), committed_only=True))
+    assert found == whole[:450]
+    assert one.reason == "the log ends with entry 449, and 469 is committed" and not one.is_tail
+    assert read(disk, log_pieces(open_files(disk))) == (whole[:450], [])  # whoever wants to see the log as it is
