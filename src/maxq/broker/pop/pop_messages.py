@@ -1,5 +1,6 @@
 """PopMessages: pop consumption of one broker, put together (see Features)."""
 
+from functools import partial
 from pathlib import PurePath
 from typing import Final
 
@@ -24,6 +25,7 @@ from maxq.broker.pop.pop_service import PopService
 from maxq.broker.pop.retry_writer import RetryWriter
 from maxq.broker.pop.revive_record_writer import ReviveRecordWriter
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
+from maxq.broker.tables.static_topic.pull_answers import STANDS_IN
 from maxq.broker.timer.timer_service import TimerService
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError, StoreRefusedError
@@ -37,6 +39,12 @@ from maxq.runtime.periodic import PeriodicTasks
 
 _SAFETY_NET_SECONDS: Final = 5.0
 _READER: Final = "TOOLS_CONSUMER"
+#: What a broker says of a message that it no longer has.
+_GONE: Final = (
+    ResponseCode.PULL_OFFSET_MOVED,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.TOPIC_NOT_EXIST,
+)
 KEY_VALUE_FOLDER: Final = "kvStore"
 _RECORD_FILES: Final = (".sst", ".log")
 
@@ -74,7 +82,6 @@ class PopMessages:
         self._timer = timer
         self._topics = tables.topics
         self._groups = tables.groups
-        self._others = others
         self._gives_way = False  # to its master, which comes back
         self._tasks = PeriodicTasks()
         self.polling, self.notified = (
@@ -98,7 +105,7 @@ class PopMessages:
         put, doubt = failover.escape.put_message, failover.acting.doubt
         records = ReviveRecordWriter(env, messages, put, self.counts)
         reviver = RetryWriter(
-            env, tables, messages, put, self._read_elsewhere, self.counts,
+            env, tables, messages, put, partial(read_elsewhere, others), self.counts,
             lambda topic, group: self._wake(topic, group, -1),
         )  # fmt: skip
         self.revive = PopReviveService(
@@ -207,16 +214,22 @@ class PopMessages:
             self.buffer.forget([queue for queue in self.buffer.queues() if queue[0] in gone])
             self._orders.forget(gone)
 
-    async def _read_elsewhere(self, broker_name: str, topic: str, queue_id: int, offset: int) -> MessageExt | None:
-        """Read one message from another broker, for a check point whose messages a slave gave out while it acted as
-        master."""
-        header = PullMessageRequestHeader(
-            _READER, topic, queue_id, offset, 1, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, subscription="*",
-            expression_type="TAG",
-        )  # fmt: skip
-        answer = await self._others.ask(broker_name, topic, RequestCode.PULL_MESSAGE, header.encode())
-        if answer.code == ResponseCode.SUCCESS:
-            return decode_record(answer.body_bytes)
-        if answer.code == ResponseCode.PULL_NOT_FOUND:
-            raise MaxQError(f"{broker_name} does not have it yet")
-        return None
+
+async def read_elsewhere(
+    others: OtherBrokers, broker_name: str, topic: str, queue_id: int, offset: int
+) -> MessageExt | None:
+    """Read one message from another broker, for a check point whose messages a slave gave out while it acted as master.
+    Returns None if it is gone, which only a master can say.
+
+    Raises:
+        MaxQError: that broker does not have it yet, or does not give it now.
+    """
+    header = PullMessageRequestHeader(
+        _READER, topic, queue_id, offset, 1, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, subscription="*", expression_type="TAG",
+    )  # fmt: skip
+    answer = await others.ask(broker_name, topic, RequestCode.PULL_MESSAGE, header.encode())
+    if answer.code == ResponseCode.SUCCESS:
+        return decode_record(answer.body_bytes)
+    if answer.code not in _GONE or STANDS_IN in answer.ext:
+        raise MaxQError(f"{broker_name} does not give it now: {answer.code} {answer.remark}")
+    return None
