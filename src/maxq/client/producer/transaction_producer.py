@@ -31,10 +31,11 @@ from maxq.client.results.local_transaction_state import LocalTransactionState as
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.client.validators import check_types
 from maxq.errors import MaxQError
+from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
-from maxq.protocol.message.message_id import decode_message_id
+from maxq.protocol.message.message_id import decode_host, decode_message_id
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.remoting.connection import Connection
@@ -102,10 +103,15 @@ class TransactionSendResult(NamedTuple):
 
 
 class HalfMessage(NamedTuple):
-    """A message that waits for its local transaction, and its place."""
+    """A message that waits for its local transaction, and its place.
+
+    Attributes:
+        home: the queue at the broker that stored it. Another one may lead the queue of a static topic at the end.
+    """
 
     message: Message
     result: SendResult
+    home: MessageQueue
 
 
 class TransactionProducer(Producer):
@@ -193,7 +199,17 @@ class TransactionProducer(Producer):
         result = await self.send(message, timeout_ms=max(1, deadline_ms - self._clock.monotonic_ms()))
         if result.transaction_id is not None:
             message.properties[const.PROPERTY_TRANSACTION_ID] = result.transaction_id
-        return HalfMessage(message, result)
+        return HalfMessage(message, result, self._home_of(result))
+
+    def _home_of(self, result: SendResult) -> MessageQueue:
+        queue = result.message_queue
+        if not is_mock_broker(queue.broker_name):
+            return queue
+        host, _ = decode_message_id(result.offset_msg_id)
+        stored_at = "{}:{}".format(*decode_host(host))
+        routes = self._running().instance.routes
+        names = (name for name, address in routes.masters(queue.topic).items() if address == stored_at)
+        return MessageQueue(queue.topic, next(names, routes.broker_of(queue)), queue.queue_id)
 
     async def end(
         self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
@@ -216,7 +232,7 @@ class TransactionProducer(Producer):
             transaction_id=result.transaction_id,
         )
         try:
-            await self._tell(result.message_queue, header, remark, half.message, state)
+            await self._tell(half.home, header, remark, half.message, state)
         except MaxQError as error:
             log.warning("transaction %s ended as %s, but the broker was not told: %s", result.msg_id, state.name, error)
             return TransactionSendResult(result, state, error)

@@ -1,7 +1,7 @@
 """Queues of a static topic that are moved to another broker while messages for them wait at the old one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -381,6 +381,39 @@ async def test_a_reset_leads_back_into_an_older_part(brokers: dict[str, RunningB
         assert await admin.offsets.reset_queue("Readers", queue, 1) == 1
         async with reading(namesrv, "Static") as read:
             await until(lambda: read == [*bodies[1:], b"new"])
+
+
+class Moving(Undecided):
+    """Moves the queues while the local transaction is executed, and commits."""
+
+    def __init__(self, namesrv: str) -> None:
+        super().__init__()
+        self._namesrv = namesrv
+        self.learn_route: Callable[[], Awaitable[object]]
+
+    async def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+        async with async_admin(self._namesrv) as admin:
+            await admin.static_topics.remap("Static", ["broker-b"])
+        await self.learn_route()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
+async def test_a_transaction_whose_queue_moves_meanwhile_is_ended_where_its_half_message_is(
+    brokers: dict[str, RunningBroker], namesrv: str
+) -> None:
+    """The new leader was told, which has none."""
+    outcome = Moving(namesrv)
+    async with (
+        async_admin(namesrv) as admin,
+        async_transaction_producer("PG", namesrv, outcome, **FAST) as producer,
+        reading(namesrv, "Static") as read,
+    ):
+        routes = producer._running().instance.routes
+        outcome.learn_route = lambda: routes.update_route("Static")
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        result = await producer.send_message_in_transaction(Message("Static", b"moved"), None)
+        assert result.end_error is None, result
+        await until(lambda: read == [b"moved"])
 
 
 async def test_what_lies_where_queues_were_is_popped_there(brokers: dict[str, RunningBroker], namesrv: str) -> None:
