@@ -1,11 +1,13 @@
 """Topics: create, change, delete, look at."""
 
+import logging
+
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_offsets
 from maxq.client.instance.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, NoRouteError
+from maxq.errors import BrokerError, RemotingError
 from maxq.protocol.body.offsets import TopicStatsTable
 from maxq.protocol.body.route import GroupList, TopicRouteData
 from maxq.protocol.body.static_topic import TopicQueueMappingDetail
@@ -16,6 +18,8 @@ from maxq.protocol.body.topic_config import (
     TopicConfigAndQueueMapping,
     TopicList,
 )
+
+log = logging.getLogger(__name__)
 
 
 class TopicAdmin:
@@ -62,27 +66,25 @@ class TopicAdmin:
 
     async def parts_away(self, topic: str) -> str:
         """Return a sentence about the brokers that have a part of a static topic and cannot be asked to delete it;
-        empty if there are none. Such a broker brings its part of the deleted topic back."""
+        empty if there are none, or if that cannot be learnt. Such a broker brings its part of the deleted topic
+        back."""
         try:
             route = await self._context.route(topic)
-        except NoRouteError:
+            masters = {data.broker_name: data.master_address for data in route.broker_datas if data.master_address}
+            static = sorted(masters.keys() & (route.topic_queue_mapping_by_broker or {}).keys())
+            details = [(await self.config(masters[name], topic)).mapping_detail for name in static]
+        except (BrokerError, RemotingError) as error:
+            log.debug("which brokers have parts of topic %s: %s", topic, error)
             return ""
-        masters = {data.broker_name: data.master_address for data in route.broker_datas if data.master_address}
-        named, led, total = set(), set(), 0
-        for name in masters.keys() & (route.topic_queue_mapping_by_broker or {}).keys():
-            detail = (await self.config(masters[name], topic)).mapping_detail
-            if detail is None:
-                continue
-            mapping = TopicQueueMappingDetail.from_json(detail)
-            total = max(total, mapping.total_queues)
-            named |= {item.bname for items in mapping.hosted_queues.values() for item in items}
-            led |= {number for number, items in mapping.hosted_queues.items() if items and items[-1].bname in masters}
-        away = sorted(named - masters.keys())
-        queues = [str(number) for number in range(total) if number not in led]
-        if not away and not queues:
-            return ""
-        if queues:
+        mappings = [TopicQueueMappingDetail.from_json(detail) for detail in details if detail is not None]
+        chains = [(number, items) for mapping in mappings for number, items in mapping.hosted_queues.items() if items]
+        led = {number for number, items in chains if items[-1].bname in masters}
+        away = sorted({item.bname for _, items in chains for item in items} - masters.keys())
+        total = max((mapping.total_queues for mapping in mappings), default=0)
+        if queues := [str(number) for number in range(total) if number not in led]:
             away.append(f"the one that leads queue {', '.join(queues)}")
+        if not away:
+            return ""
         return (
             f"brokers with a part of static topic {topic} have no master now ({', '.join(away)}): when they are back, "
             f"delete it there before the name is used again (`maxq admin deleteTopic -t {topic} -b` and the address)"

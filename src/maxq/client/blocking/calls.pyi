@@ -563,7 +563,8 @@ class TopicCalls(Part[TopicAdmin]):
         """
     def parts_away(self, topic: str) -> str:
         """Return a sentence about the brokers that have a part of a static topic and cannot be asked to delete it;
-        empty if there are none. Such a broker brings its part of the deleted topic back.
+        empty if there are none, or if that cannot be learnt. Such a broker brings its part of the deleted topic
+        back.
         """
     def delete_in_broker(self, address: str, topic: str, *, follows_master: bool = False) -> None:
         """Delete a topic on one broker (215).
