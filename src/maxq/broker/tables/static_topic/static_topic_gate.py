@@ -332,18 +332,26 @@ class StaticTopicGate:
         item = queue.item_at(offset)
         if self._is_reset(queue, request):
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
-        later = decided(queue.items)[1:]
-        if fields.opt_bool("maxqIfNone") and later:
+        later = [other for other in decided(queue.items) if other.gen > item.gen]
+        if fields.opt_bool("maxqIfNone") and len(queue.items) > 1:
             known = await self._committed(queue, connection, request)
             if known.code != ResponseCode.QUERY_NOT_FOUND:
                 return request.reply(known.code, known.remark)
         physical = max(item.to_physical(offset), item.start_offset)  # below it: of a part that has expired
         ext = {"commitOffset": str(physical)}
+        group = fields.required_str("consumerGroup")
+
+        def further() -> list[int]:
+            """Return what the group has committed in the later parts that are here."""
+            here = (other for other in later if queue.is_here(other))
+            return [self._offsets.query_committed(group, queue.topic, other.queue_id) for other in here]
+
+        before = further()
         answer = await self._ask(queue, item, connection, request, ext)
-        if fields.opt_bool("maxqIfAhead"):
+        if fields.opt_bool("maxqIfAhead") or further() != before:  # the group has gone on while a broker was asked
             return answer
         for other in later:
-            if answer.code == ResponseCode.SUCCESS and other.gen > item.gen:
+            if answer.code == ResponseCode.SUCCESS:
                 answer = await self._ask(queue, other, connection, request, {"commitOffset": "-1"})
         return answer
 

@@ -486,6 +486,26 @@ def test_who_goes_back_is_forgotten_in_later_parts() -> None:
     assert not world.seen  # the first goes not back, the second was refused
 
 
+async def test_a_late_answer_about_an_older_part_takes_back_no_newer_commit() -> None:
+    world, answered = World(led()), asyncio.Event()
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+
+    async def slow(*_: object, **__: object) -> RemotingCommand:
+        await answered.wait()
+        return RemotingCommand(0)
+
+    world.others.ask = slow  # type: ignore[method-assign, assignment]
+    request = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, {**ext, "commitOffset": "17"})
+    commit = world.server.processors[int(RequestCode.UPDATE_CONSUMER_OFFSET)](connection(FakeConnection()), request)
+    assert asyncio.iscoroutine(commit)
+    earlier = asyncio.create_task(commit)
+    await asyncio.sleep(0)
+    world.offsets.commit_offset("c", "G", "T", 7, 3)  # the group's next commit
+    answered.set()
+    assert (await earlier).code == 0
+    assert not world.seen
+
+
 def test_a_new_group_begins_where_its_first_member_has_said() -> None:
     """Another member may name another part."""
     world = World(led())
