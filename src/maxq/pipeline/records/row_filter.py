@@ -90,18 +90,36 @@ def topic_numbers(view: memoryview, rows: Rows, topics: Iterable[str]) -> Rows:
     return found
 
 
-def without_deleted(view: memoryview, rows: Rows, deletions: Mapping[str, int]) -> Rows:
-    """Return the rows except those of topics that were deleted after the rows were stored.
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Messages that a log still has and no reader of their broker gets.
 
-    Args:
-        deletions: topic → physical offset of the record that deletes it.
+    Attributes:
+        deletions: topic → physical offset of the record that deleted it last; earlier messages of it are gone.
+        purged: (topic, queue id) → first queue offset that purgeTopic has left.
     """
-    if not deletions or not len(rows):
-        return rows
-    numbers = topic_numbers(view, rows, deletions)
-    ends = np.array([*deletions.values(), -1], np.int64)  # -1 is for the rows of other topics
-    kept: Rows = rows[rows[:, rc.C_PHYSICAL_OFFSET] >= ends[numbers]]
-    return kept
+
+    deletions: Mapping[str, int] = field(default_factory=dict)
+    purged: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def has(self, message: tuple[str, int, int], physical_offset: int) -> bool:
+        """Return whether a message (topic, queue id, queue offset) is one of them."""
+        topic, queue_id, queue_offset = message
+        return physical_offset < self.deletions.get(topic, -1) or queue_offset < self.purged.get((topic, queue_id), 0)
+
+    def without(self, view: memoryview, rows: Rows) -> Rows:
+        """Return the rows except those of these messages."""
+        topics = sorted({*self.deletions, *(topic for topic, _ in self.purged)})
+        if not topics or not len(rows):
+            return rows
+        numbers = topic_numbers(view, rows, topics)
+        ends = np.array([*(self.deletions.get(topic, -1) for topic in topics), -1], np.int64)  # -1: of other topics
+        kept = rows[:, rc.C_PHYSICAL_OFFSET] >= ends[numbers]
+        for (topic, queue_id), first in self.purged.items():
+            of_queue = (numbers == topics.index(topic)) & (rows[:, rc.C_QUEUE_ID] == queue_id)
+            kept &= ~of_queue | (rows[:, rc.C_QUEUE_OFFSET] >= first)
+        found: Rows = rows[kept]
+        return found
 
 
 def with_tags(view: memoryview, rows: Rows, tags: Iterable[str]) -> Rows:

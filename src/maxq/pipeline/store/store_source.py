@@ -30,7 +30,7 @@ from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE, given_conditions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
-from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide, without_deleted
+from maxq.pipeline.records.row_filter import Condition, Removed, RowFilter, can_decide
 from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_freeze_modules
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store
@@ -41,6 +41,7 @@ from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import FILE_NAME, deleted_names
 from maxq.store.recovery.damage_names import DAMAGED_TOPIC
 from maxq.store.tools.message_json import is_deletion, is_filler
+from maxq.store.tools.offsets import purged_offsets
 from maxq.store.tools.store_files import StoreFiles
 
 log: Final = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
     GreaterThanOrEqual: ">=",
 }
 _MIN_PIECE: Final = 1024 * 1024
-_NONE: Final[Mapping[str, int]] = {}
+_NONE: Final = Removed()
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -82,9 +83,8 @@ def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
 
 
 class _Partition(InputPartition):
-    """`value`: a LogPiece of messages, or a TableTask; None: nothing. `deletions`: topic → physical offset of the
-    record that deleted it last; earlier messages of it are not shown. `is_live`: a broker runs on the store, and may
-    delete topics now."""
+    """`value`: a LogPiece of messages, or a TableTask; None: nothing. `removed`: messages that are not shown.
+    `is_live`: a broker runs on the store, and may delete topics now."""
 
     value: LogPiece | TableTask | None
 
@@ -92,13 +92,13 @@ class _Partition(InputPartition):
         self,
         path: str,
         value: LogPiece | TableTask | None,
-        deletions: Mapping[str, int] = _NONE,
+        removed: Removed = _NONE,
         *,
         is_live: bool = False,
     ) -> None:
         super().__init__(value)
         self.path = path
-        self.deletions = deletions
+        self.removed = removed
         self.is_live = is_live
 
 
@@ -204,15 +204,15 @@ class _MessageReader(DataSourceReader):
         tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
         losses.tell()
         pieces = log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns), committed_only=True)
-        deletions, is_live = files.deletions(), files.is_live
-        return [_Partition(path, piece, deletions, is_live=is_live) for piece in pieces]
+        removed, is_live = Removed(files.deletions(), purged_offsets(files)), files.is_live
+        return [_Partition(path, piece, removed, is_live=is_live) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition) and not isinstance(partition.value, TableTask)
         return then_freeze_modules(self._batches(partition, partition.value) if partition.value else iter(()))
 
     def _batches(self, partition: _Partition, piece: LogPiece) -> Iterator[pa.RecordBatch]:
-        path, deletions = partition.path, partition.deletions
+        path, removed = partition.path, partition.removed
         disk, root = open_folder(path)
         name, losses = self._broker_name or root.name, Losses(fail=self._fail_on_data_loss)
         batches = RecordBatches(self._columns, name)
@@ -220,13 +220,13 @@ class _MessageReader(DataSourceReader):
         try:
             for view, rows in reader.rows():
                 if not partition.is_live:
-                    _check_deletions(view, rows, path, deletions)
-                chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses, deletions))
-                chosen = without_deleted(view, chosen, deletions)
+                    _check_deletions(view, rows, path, removed.deletions)
+                chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses, removed))
+                chosen = removed.without(view, chosen)
                 if len(chosen):
                     yield from batches.batches(view, chosen)
             for one in reader.corruption:
-                self._tell(one, path, name, losses, deletions)
+                self._tell(one, path, name, losses, removed)
             if reader.expired:
                 losses.bytes_of(
                     f"{piece.path}: bytes {piece.start} to {piece.end}", "the file expired while it was read"
@@ -234,9 +234,7 @@ class _MessageReader(DataSourceReader):
         finally:
             losses.tell()
 
-    def _without_fillers(
-        self, view: memoryview, rows: Rows, name: str, losses: Losses, deletions: Mapping[str, int]
-    ) -> Rows:
+    def _without_fillers(self, view: memoryview, rows: Rows, name: str, losses: Losses, removed: Removed) -> Rows:
         """Leave out the rows of fillers, which a start of the broker has put over damaged records."""
         rolled_back = np.flatnonzero((rows[:, rc.C_SYS_FLAG] & TRANSACTION_MASK) == TRANSACTION_MASK)
         fillers = [row for row in rolled_back.tolist() if is_filler(view, rows[row].tolist())]
@@ -246,18 +244,18 @@ class _MessageReader(DataSourceReader):
             what = "the record was damaged when its broker started, which put a filler in its place"
             if size and topic != DAMAGED_TOPIC:
                 queue_id, offset = rows[row, (rc.C_QUEUE_ID, rc.C_QUEUE_OFFSET)].tolist()
-                if rows[row, rc.C_PHYSICAL_OFFSET] >= deletions.get(topic, -1):
+                if not removed.has((topic, queue_id, offset), int(rows[row, rc.C_PHYSICAL_OFFSET])):
                     self._lose_message((topic, queue_id, offset), name, what, losses)
             else:
                 losses.bytes_of(f"{name}: physical offset {rows[row, rc.C_PHYSICAL_OFFSET]}", what)
         return np.delete(rows, fillers, 0) if fillers else rows
 
-    def _tell(self, found: Corruption, path: str, name: str, losses: Losses, deletions: Mapping[str, int]) -> None:
+    def _tell(self, found: Corruption, path: str, name: str, losses: Losses, removed: Removed) -> None:
         where = f"{path}: {found.file}: bytes {found.position} to {found.end} (excluded) are no record"
         if found.is_tail:
             log.warning("%s: %s; a broker that starts here cuts the log there", where, found.reason)
         elif found.message is not None:
-            if found.physical_offset >= deletions.get(found.message[0], -1):  # else it was deleted with its topic
+            if not removed.has(found.message, found.physical_offset):
                 self._lose_message(found.message, name, f"{where}: {found.reason}", losses)
         else:
             losses.bytes_of(f"{where} (physical offset {found.physical_offset})", found.reason)

@@ -121,6 +121,18 @@ def known_queues(files: StoreFiles) -> set[tuple[str, int]]:
     return found
 
 
+def purged_offsets(files: StoreFiles) -> dict[tuple[str, int], int]:
+    """Return for each queue that `purgeTopic` has purged, according to topics.json, the first offset that was left."""
+    found = {}
+    for topic, config in (_topic_table(files) or {}).items():
+        attributes = (config.get("attributes") or {}) if isinstance(config, dict) else {}
+        for part in str(attributes.get("purged.offsets", "")).split():
+            queue, _, offset = part.partition(":")
+            if queue.isdecimal() and offset.isdecimal():
+                found[topic, int(queue)] = int(offset)
+    return found
+
+
 def _forget_deleted_topics(files: StoreFiles, table: OffsetTable) -> None:
     topics = TopicNames(files)
     for key in list(table.queues):

@@ -199,3 +199,21 @@ def test_a_list_of_deleted_topics_that_is_missing_is_an_error_where_the_log_dele
         read(store)
     (store / "deletions.json").write_bytes(known)
     assert read(store) == [("U", n) for n in range(3)]
+
+
+def test_purged_messages_stay_away(tmp_path: Path) -> None:
+    """Also where they are damaged: whoever may not read them has not lost them."""
+    with Standalone(tmp_path, settings=SETTINGS) as server:
+        with Admin(server.namesrv_address) as admin, Producer("g", server.namesrv_address) as producer:
+            for topic in ("T", "U"):
+                admin.topics.create(server.broker_address, TopicConfig(topic, 1, 1))
+                for n in range(10):
+                    producer.send(Message(topic, b"text %d" % n + bytes(SIZE)))
+            admin.operations.purge_topic(server.broker_address, "T", dry_run=False)
+            for _ in range(3):
+                producer.send(Message("T", b"later"))
+            expected = [("T", n) for n in range(10, 13)] + [("U", n) for n in range(10)]
+            assert read(Path(server.store)) == expected
+        store = Path(server.store)
+    change(store, b"text 7\0", 0, b"T")
+    assert read(store) == expected
