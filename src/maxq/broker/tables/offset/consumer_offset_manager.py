@@ -209,13 +209,12 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def end_known_reset(self, topic: str, group: str, queue_id: int, change: int) -> None:
         """End the reset that waits for the next pull of this queue if an operator has set the offset and `change` is
-        the number of that. The group need not be told: it goes on from there already."""
+        the number of that. The group need not be told: it goes on from there already. A reset of which nothing is
+        committed is not the operator's: the topic was deleted."""
         key = f"{topic}@{group}"
         waiting = self._reset_offset_table.get(key, {}).get(queue_id)
-        is_committed = (
-            waiting is not None and self.query_offsets(group, topic).get(queue_id) == waiting
-        )  # no deletion's
-        if is_committed and 0 < change == self.changes.of(key):
+        committed = self.query_offsets(group, topic).get(queue_id)
+        if waiting is not None and waiting == committed and 0 < change == self.changes.of(key):
             self.query_then_erase_reset_offset(topic, group, queue_id)
 
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
