@@ -105,6 +105,41 @@ def test_a_slave_brings_back_no_offsets_that_an_operator_has_set_or_removed(act:
     tell(1, story)
 
 
+@pytest.mark.parametrize("asks", [False, True], ids=["who has not heard of it", "who begins there"])
+def test_a_reset_that_waits_at_the_master_ends_by_commits_at_its_slave_of_who_knows_of_it(asks: bool) -> None:
+    async def live(group: Group, operator: Operator) -> None:
+        for _ in range(MESSAGES):
+            assert await operator.send(0) is not None
+        await operator.make_group(0)
+        await operator.commit(0, 7)
+        await operator.change("reset")
+        await asyncio.sleep(10)
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        if asks:
+            assert await operator.committed(1) == 3
+        await operator.commit(1, 8)
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        await asyncio.sleep(15)
+        assert await operator.committed(0) == (8 if asks else 3)
+
+    async def made(machine: SimMachine) -> Operator:
+        return Operator(machine)
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world, brokers=2)
+        await group.start()
+        machine = SimMachine(world.loop, CLIENT, SimRng(1).fork("client"))
+        machine.boot()
+        operator = await machine.call(lambda: made(machine))
+        await machine.call(lambda: live(group, operator))
+        await machine.call(operator.close)
+        await group.stop()
+
+    tell(1, story)
+
+
 def test_a_change_that_the_master_has_forgotten_and_its_slave_has_not_takes_no_offset_back() -> None:
     """Operators have made more changes since than are remembered, of which the slave has not heard."""
 

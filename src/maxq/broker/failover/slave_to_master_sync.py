@@ -31,11 +31,11 @@ from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
-from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager, tells_of_acting
+from maxq.broker.tables.offset.consumer_offset_manager import UNHEARD, ConsumerOffsetManager, tells_of_acting
 from maxq.broker.tables.offset.offset_table import keys_on
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, ReplicationDivergedError
+from maxq.errors import BrokerError, RemoteProtocolError, ReplicationDivergedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
@@ -145,11 +145,11 @@ class SlaveToMasterSync:
     async def _merge_offsets(self, address: str, page: dict[str, Any], following: str) -> int:
         """Merge the offsets on all pages of a slave's table, of which this is the first. Returns how many queues moved
         on."""
-        known, named = OperatorChanges.from_json(page), keys_on(page)
-        moved = self._offsets.take_back_from_slave(page, known)
+        known, named, unheard = OperatorChanges.from_json(page), keys_on(page), _unheard_on(page)
+        moved = self._offsets.take_back_from_slave(page, known, unheard)
         while following:
             page, following = await self._api.consumer_offsets(address, following)
-            moved += self._offsets.take_back_from_slave(page, known)
+            moved += self._offsets.take_back_from_slave(page, known, unheard)
             named |= keys_on(page)
         self._offsets.took_back_from_slave(known, named)
         return moved
@@ -229,6 +229,15 @@ def _delivered_by_either(
 def _waits(table: DelayOffsetSerializeWrapper, level: int, offset: int) -> bool:
     """Return whether a table has this message of a level as undelivered."""
     return offset >= table.offset_table.get(level, 0) or offset in (table.postponed or {}).get(level, ())
+
+
+def _unheard_on(page: dict[str, Any]) -> dict[str, list[int]]:
+    """Read UNHEARD on the first page of a slave's offsets; slaves of earlier versions and RocketMQ's do not say it."""
+    unheard: Any = page.get(UNHEARD, {})
+    rows = unheard.values() if isinstance(unheard, dict) else (unheard,)
+    if not all(isinstance(row, list) and all(isinstance(queue_id, int) for queue_id in row) for row in rows):
+        raise RemoteProtocolError(f"{UNHEARD} are queue ids by topic@group, not {unheard!r:.80}")
+    return dict(unheard)
 
 
 def _version_of(value: Any) -> DataVersion:

@@ -42,6 +42,11 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "consumerOffset.json"
 
+#: On the first page of a slave's offsets: queues, by `topic@group`, in which a group has gone on here at the commit of
+#: a client that has not heard of the operators' last change.
+UNHEARD: Final = "commitsBeforeChanges"
+NOTHING_UNHEARD: Final[Mapping[str, Collection[int]]] = {}
+
 _HAS_ACTED: Final = "hasActed"
 _RESETS: Final = "resets"
 
@@ -301,6 +306,10 @@ class ConsumerOffsetManager(PeriodicManager):
         if change:
             self.slave_commits.note_reader(client_host, group, topic, queue_id, change)
 
+    def unheard(self) -> dict[str, list[int]]:
+        """Return what a slave says of `UNHEARD`."""
+        return self.slave_commits.queues_before(self.changes.of)
+
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
         """Return the commits of clients here that the master lacks.
 
@@ -434,7 +443,12 @@ class ConsumerOffsetManager(PeriodicManager):
         self.has_acted = True
         self.take_version(version)
 
-    def take_back_from_slave(self, value: dict[str, Any], known: OperatorChanges | None) -> int:
+    def take_back_from_slave(
+        self,
+        value: dict[str, Any],
+        known: OperatorChanges | None,
+        unheard: Mapping[str, Collection[int]] = NOTHING_UNHEARD,
+    ) -> int:
         """Merge the offsets that a slave (content of its file, or of a page) kept while another broker of its group was
         away into this table: the larger offset of each queue, and the slave's data version. Of two brokers of which one
         has not heard what operators have set or removed last, only the other's offsets count.
@@ -442,6 +456,8 @@ class ConsumerOffsetManager(PeriodicManager):
         Args:
             known: of which changes by operators the slave knows; None: it does not say (Java's), and counts in any
                 case. Call `took_back_from_slave` with them after the last page.
+            unheard: `UNHEARD` of the slave's first page. While a reset of such a queue waits here, the group is to go
+                back to that.
 
         Returns:
             How many queues moved on.
@@ -458,6 +474,8 @@ class ConsumerOffsetManager(PeriodicManager):
         for key in taken:
             if self._has_missed_change(key, known):
                 self._table(key).clear()
+            for queue_id in self._reset_offset_table.get(key, {}).keys() & set(unheard.get(key, ())):
+                taken[key].pop(queue_id, None)
         return sum(_move_on(self._table(key), table) for key, table in taken.items())
 
     def took_back_from_slave(self, known: OperatorChanges | None, named: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.tables.offset.consumer_offset_manager import FILE_NAME, ConsumerOffsetManager
+from maxq.broker.tables.offset.consumer_offset_manager import FILE_NAME, NOTHING_UNHEARD, ConsumerOffsetManager
 from maxq.broker.tables.offset.offset_table import OffsetTable, flat_row, split_key
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.broker.tables.topic.topic_validator import is_lmq
@@ -87,9 +87,17 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             self.lmq_offset_table.update(taken)
             self._is_dirty = True
 
-    def take_back_from_slave(self, value: dict[str, Any], known: OperatorChanges | None) -> int:
-        taken = _flat_offsets(value)
-        moved = super().take_back_from_slave(value, known)
+    def take_back_from_slave(
+        self,
+        value: dict[str, Any],
+        known: OperatorChanges | None,
+        unheard: Mapping[str, Collection[int]] = NOTHING_UNHEARD,
+    ) -> int:
+        taken = {
+            key: offset for key, offset in _flat_offsets(value).items()
+            if key not in unheard or key not in self._reset_offset_table
+        }  # fmt: skip
+        moved = super().take_back_from_slave(value, known, unheard)
         ahead = {
             key: offset for key, offset in taken.items()
             if self._has_missed_change(key, known)

@@ -85,6 +85,19 @@ class SlaveCommits(PeriodicManager):
         _, change = self._pending.get(place, (0, change))
         self._readers[place] = _Reader(client_host, change)
 
+    def queues_before(self, change_of: Callable[[str], int]) -> dict[str, list[int]]:
+        """Return by `topic@group` the queues of which the last commit here is of a client that was not told of the
+        operators' last change.
+
+        Args:
+            change_of: number of the last change of a key; 0: there is none.
+        """
+        found: dict[str, list[int]] = {}
+        for (topic, group, queue_id), (_, change) in self._pending.items():
+            if change < change_of(key := f"{topic}@{group}"):
+                found.setdefault(key, []).append(queue_id)
+        return found
+
     def drop(self, commit: SlaveCommit) -> None:
         """Remove a commit that the master has accepted or refused. A newer one for the queue stays."""
         place = commit.topic, commit.group, commit.queue_id

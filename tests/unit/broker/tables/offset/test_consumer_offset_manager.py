@@ -85,6 +85,19 @@ def test_a_reset_is_handed_out_once_and_stays_committed() -> None:
     assert offsets.query_offset("G", "T", 0) == 51
 
 
+@pytest.mark.parametrize("group", ["G", "%LMQ%g"])
+def test_what_a_slave_was_told_by_who_has_not_heard_of_a_reset_does_not_end_it(group: str) -> None:
+    for is_heard in (False, True):
+        offsets = lmq_world().offsets
+        offsets.assign_reset_offsets("T", group, {0: 3})
+        told = {"offsetTable": {"T@G": {"0": 8, "1": 5}}, "lmqOffsetTable": {"T@%LMQ%g": 8}}
+        offsets.take_back_from_slave(told, offsets.changes, {} if is_heard else {"T@G": [0, 1], "T@%LMQ%g": [0]})
+        offsets.took_back_from_slave(offsets.changes, {"T@G", "T@%LMQ%g"})
+        assert offsets.has_offset_reset("T", group, 0) is not is_heard
+        assert offsets.query_offset(group, "T", 0) == (8 if is_heard else 3)
+        assert offsets.query_offset("G", "T", 1) == 5, "no reset waits there"
+
+
 def test_who_knows_the_number_of_a_reset_ends_it_but_not_one_of_a_deletion() -> None:
     offsets = BrokerWorld().offsets
     offsets.assign_reset_offsets("T", "G", {0: 7})
