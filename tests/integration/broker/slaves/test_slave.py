@@ -203,19 +203,22 @@ async def test_a_change_on_the_slave_alone_is_undone(start_broker: Start, namesr
 async def test_offsets_are_taken_by_a_slave_and_the_masters_win(
     start_broker: Start, namesrv: str, master: RunningBroker
 ) -> None:
-    master.create_topic("T")
+    for topic in ("T", "Other"):
+        master.create_topic(topic)
+    for _ in range(3):
+        assert (await master.send("Other", b"x")).code == ResponseCode.SUCCESS
     master.controller.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
     master.controller.offsets.commit_offset("c", "G", "T", 0, 5)
     slave = await start_slave(start_broker, namesrv)
     await slave.controller.slave_synchronize.stop()  # a round at any moment would take the master's
-    for queue_id, topic, offset in ((0, "T", 3), (0, "TBW102", 3)):
+    for queue_id, topic, offset in ((0, "T", 3), (0, "Other", 3)):
         ext = {"consumerGroup": "G", "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
         assert (await slave.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))).code == 0
     assert slave.controller.offsets.query_offset("G", "T", 0) == 3
     slave.controller.slave_synchronize.start()
     await synchronized(slave)
     assert slave.controller.offsets.query_offset("G", "T", 0) == 5
-    assert slave.controller.offsets.query_offset("G", "TBW102", 0) == 3
+    assert slave.controller.offsets.query_offset("G", "Other", 0) == 3
 
 
 async def test_tables_of_more_than_a_page_come_whole(start_broker: Start, namesrv: str) -> None:
