@@ -1,9 +1,10 @@
 """CommitLog files cut into pieces that can be read side by side, each record by exactly one of them.
 
-A piece takes the records that begin in it. Where it does not begin with a file it looks for the first place that
-holds a whole good record: magic, size, parts, body CRC, and its own physical offset, so that neither a stale record nor
-a body that looks like one is taken. Damage is passed over and noted by the piece that holds the record before it; files
-of a broker that is writing are read up to the last whole record.
+A piece takes the records that begin in it. Where it does not begin with a file, the records before it lead to the first
+of them: a client may have sent a body that looks like records (magic, size, parts, body CRC, and even their physical
+offsets), and whoever begins within it takes them for messages. So a piece is looked at from the longest record's length
+before it on: a body in which the look begins has ended where the piece begins. Damage is passed over and noted by the
+piece that holds the record before it; files of a broker that is writing are read up to the last whole record.
 """
 
 import logging
@@ -39,6 +40,7 @@ _PASSING: Final = 2
 #: A record that begins in a piece ends at most so far behind it, or it is found by reading on.
 MAX_RECORD: Final = 16 * 1024 * 1024
 _BLANK_SIZE: Final = 8
+_ROWS_BEFORE: Final = 256  # records in front of a piece that are looked at together
 #: How often and for how long a reader looks whether a broker has finished its newest record: one write of memory, by a
 #: process that may have to wait for its turn.
 _WRITER_LOOKS: Final = 1_000
@@ -186,8 +188,7 @@ class PieceReader:
         piece, view = self._piece, region.view
         position = piece.start
         if position:
-            found = rc.find_record(view, position, min(piece.end + MAX_RECORD, piece.size), piece.from_offset)
-            position = found if found >= 0 else piece.end
+            position = self._first_record(view)
         table = np.empty(self._max_rows * rc.SCAN_WIDTH, np.int64)
         while position < piece.end:
             rows, stopped, stop = scan_rows(view, position, piece.size, piece.from_offset, table)
@@ -212,6 +213,23 @@ class PieceReader:
                 return
             if stop != rc.STOP_ROWS_FULL:  # also where my last record ends in another piece
                 position = self._behind_damage(region, position, stop)
+
+    def _first_record(self, view: memoryview) -> int:
+        """Return where the first record of the piece begins; the piece's end if none begins in it."""
+        piece = self._piece
+        stop_at = min(piece.end + MAX_RECORD, piece.size)
+        table = np.empty(_ROWS_BEFORE * rc.SCAN_WIDTH, np.int64)
+        at = max(0, piece.start - MAX_RECORD)
+        stop = rc.STOP_BAD_MAGIC if at else rc.STOP_ROWS_FULL  # within a record; where one begins
+        while True:
+            if stop != rc.STOP_ROWS_FULL or at >= piece.start:
+                at = rc.find_record(view, at, stop_at, piece.from_offset)
+            if not 0 <= at < piece.start:
+                return at if 0 <= at < piece.end else piece.end
+            rows, at, stop = scan_rows(view, at, piece.size, piece.from_offset, table)
+            mine = int(np.searchsorted(rows[:, rc.C_POSITION], piece.start))
+            if mine < len(rows):
+                return min(int(rows[mine, rc.C_POSITION]), piece.end)
 
     def _behind_damage(self, region: MappedRegion, position: int, stop: int) -> int:
         """Return the position at which the file continues behind damage, or its size if it does not."""

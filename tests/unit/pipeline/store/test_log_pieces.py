@@ -13,6 +13,7 @@ from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.store import log_pieces as log_pieces_module
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, usual_piece_bytes
 from maxq.pipeline.store.store_tables import TABLES, read_table, read_written_units, table_tasks
+from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import LogWalk
@@ -276,6 +277,46 @@ def test_the_newest_record_of_a_running_broker_is_read_when_it_is_finished(
     pieces = [replace(piece, live=True) for piece in log_pieces(files)]
     assert read(disk, pieces) == (whole if finished_after else whole[:-1], [])
     assert looks
+
+
+def forged(at: int, size: int) -> bytes:
+    """A body of records, for physical offset `at` on."""
+    found = bytearray()
+    while len(found) < size:
+        found += encode_record(
+            MessageExt(topic="Payments", body=b"forged", physical_offset=at + len(found), store_timestamp=1)
+        )
+    return bytes(found)
+
+
+@pytest.mark.parametrize("piece_bytes", [1_000, 4_999, 12_000, 30_011])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_body_that_looks_like_records_is_a_body_wherever_a_piece_begins(
+    monkeypatch: pytest.MonkeyPatch, piece_bytes: int, damaged: bool
+) -> None:
+    """No record is as long as what a piece looks at before it begins."""
+    monkeypatch.setattr(log_pieces_module, "MAX_RECORD", 24_000)
+    data = bytearray()
+    for number in range(40):
+        offset, body = len(data), bytes(400)
+        if number % 10 == 9:
+            body = forged(offset + 88, 20_000)  # a body is 88 bytes behind its record's begin
+        message = MessageExt(topic="Mine", body=body, queue_offset=number, physical_offset=offset, store_timestamp=1)
+        data += encode_record(message)
+    if damaged:
+        at = data.find(b"Mine", data.find(b"forged")) + 200  # in the body of the record behind the first long one
+        data[at] ^= 1
+    disk = golden_disk("clean")
+    path = ROOT / "commitlog" / f"{0:020}"
+    for file in open_files(disk).log:
+        disk.delete(file.path)
+    disk.put(path, bytes(data).ljust(128 << 10, b"\0"))
+    pieces = log_pieces(open_files(disk), piece_bytes=piece_bytes)
+    assert len(pieces) > 2
+    found, corruption = read(disk, pieces)
+    assert [row["queueOffset"] for row in found] == [number for number in range(40) if not damaged or number != 10]
+    assert {row["topic"] for row in found} == {"Mine"}
+    assert [one.message for one in corruption] == ([("Mine", 0, 10)] if damaged else [])
 
 
 # --- DLedger ---
