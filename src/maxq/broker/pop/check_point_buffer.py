@@ -38,6 +38,7 @@ from maxq.runtime.interfaces import Clock
 from maxq.store.durability.log_marks import LogMark
 
 _SLOT_MS: Final = 100
+_RECEIPTS_MS: Final = 60_000  # so long a check point stays here for its earlier receipts, at most
 _NOBODY: Final = "PopBufferMergeService"
 _NEVER: Final = 1 << 62
 _NO_NUMBER: Final = -1  # of a check point in the revive topic
@@ -68,11 +69,12 @@ class LiveCheckPoint:
         twins: others that hold some of its messages, too.
         earlier: keys of the receipts that its one message had before its time was changed: the one that the consumer
             used, and the one that he may not have heard of.
+        stays_until_ms: it is not handed over before (wall), because the time of an earlier receipt is not over.
     """
 
     __slots__ = (
         "earlier", "ended", "full", "journal_offset", "needed_from", "next_begin", "number", "point", "rests_on",
-        "revive_qid", "slot", "twins",
+        "revive_qid", "slot", "stays_until_ms", "twins",
     )  # fmt: skip
 
     def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int, slot: int) -> None:
@@ -88,6 +90,7 @@ class LiveCheckPoint:
         self.slot = slot
         self.twins: tuple[LiveCheckPoint, ...] = ()
         self.earlier: tuple[PointKey, ...] = ()
+        self.stays_until_ms = 0
 
     @property
     def queue(self) -> QueueKey:
@@ -224,7 +227,7 @@ class CheckPointBuffer:
             entries["t"] = [[live.number, twin.number] for twin in twins]
         for twin in twins:
             _make_twins(live, twin)
-        self._renew(live, {by: None, old.point.key: None})
+        self._renew(live, {by: None, old.point.key: None}, max(old.point.revive_time, old.stays_until_ms))
         entries["h"] = _earlier(live)
         offset, end = self.journal.write(entries)
         self._noted([live], offset)
@@ -239,7 +242,7 @@ class CheckPointBuffer:
         if not self._live:
             self.on_filled()
         live = self._insert(self._number(), point, revive_qid, -1)
-        self._renew(live, {by: None})
+        self._renew(live, {by: None}, until_ms)
         rows = {"p": [_entry(live)], "h": _earlier(live), "w": [[live.number, until_ms]]}
         self._noted([live], self.journal.write(rows)[0])
 
@@ -265,8 +268,11 @@ class CheckPointBuffer:
             self._end(live, is_done=False)
             self.journal.write({"e": [live.number]})
 
-    def _renew(self, live: LiveCheckPoint, earlier: Iterable[PointKey]) -> None:
+    def _renew(self, live: LiveCheckPoint, earlier: Iterable[PointKey], receipts_until_ms: int = _NEVER) -> None:
+        """Note the earlier receipts of a check point's message, the last of which ends at `receipts_until_ms` (wall;
+        the journal does not tell)."""
         live.earlier = tuple(earlier)
+        live.stays_until_ms = min(receipts_until_ms, live.point.pop_time + _RECEIPTS_MS)
         for key in live.earlier:
             self._renewed.setdefault(key, {})[live.point.start_offset] = live
 
@@ -476,15 +482,15 @@ class CheckPointBuffer:
         for each that is in the revive topic.
 
         Of the former only what each slave knows that may act as master: it gives the messages of the others to somebody
-        else, and his acks would not meet a check point that only this broker's log has. None of either has twins, which
-        would be two messages there."""
+        else, and his acks would not meet a check point that only this broker's log has. Nor those that an earlier
+        receipt may name (`stays_until_ms`). None of either has twins, which would be two messages there."""
         surplus = len(self._live) - most
         known_end = self.journal.copied_end()
         old: list[LiveCheckPoint] = []
         for seen, live in enumerate(self._live.values()):
             if seen >= surplus and (live.point.pop_time >= before_ms or live.journal_offset >= known_end):
                 break
-            if not live.has_twins:
+            if not (live.has_twins or (seen >= surplus and live.stays_until_ms > before_ms)):
                 old.append(live)
         return old
 

@@ -361,6 +361,19 @@ def test_the_receipt_from_before_a_change_of_time_names_who_has_the_message_now(
         assert (offsets.committed == 1) is (messages == 1)
 
 
+@pytest.mark.parametrize("invisible_ms", [30_000, 1 << 40])
+def test_who_has_a_message_stays_in_memory_while_an_earlier_receipt_counts(invisible_ms: int) -> None:
+    """The answer to the change may be lost. In the revive topic an ack by that receipt would not meet it."""
+    buffer, _, _ = _buffer()
+    point = PopCheckPoint("T", "G", 0, 0, 1_000, invisible_ms, "b", [0], 1)
+    buffer.add([(point, 0, 1)])
+    made = _change(buffer, point, 0, 2_000)
+    until_ms = min(point.revive_time, made.pop_time + 60_000)
+    starts = [[live.point.pop_time for live in buffer.take_old(*bounds)]
+              for bounds in ((until_ms - 1, 10), (until_ms, 10), (1 << 62, 10), (0, 0))]  # fmt: skip
+    assert starts == [[], [2_000], [2_000], [2_000]], "unless there is too much, or the broker ends"
+
+
 def test_receipts_that_nobody_asks_with_are_forgotten() -> None:
     buffer, _, _ = _buffer()
     point = _pop(buffer, 0, 1, 1_000)
