@@ -165,10 +165,17 @@ class TopicRoutes:
                 topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)
             )
         if not info.queues:
-            if any(data.perm & PERM_WRITE for data in self.table[topic].queue_datas):
+            route = self.table[topic]
+            if any(data.perm & PERM_WRITE for data in route.queue_datas):
                 raise NoMasterError(
                     f"no master of topic {topic} is online, and slaves take no messages: start a master "
                     "(`maxq admin clusterList` shows which brokers are there), or try again while one starts"
+                )
+            if any(data.enable_acting_master for data in route.broker_datas):  # an acting slave shows itself as master
+                raise NoMasterError(
+                    f"no broker of topic {topic} takes messages now: its master may be away, and a slave act for it "
+                    "(`maxq admin clusterList` shows which brokers are there), or the topic may lack the write "
+                    "permission (`maxq admin updateTopicPerm`, or `addWritePerm` after `wipeWritePerm`)"
                 )
             raise ClientError(
                 f"no broker of topic {topic} has write permission; an operator gives it (`maxq admin updateTopicPerm`, "

@@ -147,6 +147,22 @@ def test_a_message_that_never_left_is_not_stored(way: dict[str, Any]) -> None:
     simulate(story)
 
 
+def test_a_send_waits_for_the_master_while_a_slave_acts_for_it(way: dict[str, Any]) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        route = cluster.route("T", perm=4)  # as name servers show such a group: the slave as id 0, for readers only
+        route.broker_datas[0].enable_acting_master = True
+        async with make(cluster, **way) as producer:
+            with pytest.raises(NoMasterError, match="its master may be away, and a slave act for it") as waited:
+                await producer.send(Message("T", b"x"), timeout_ms=500)
+            assert not waited.value.may_be_stored
+            asyncio.get_running_loop().call_later(2, setattr, route.queue_datas[0], "perm", 6)
+            sent = await producer.send(Message("T", b"x"), timeout_ms=10_000)
+        assert sent.message_queue == MessageQueue("T", "broker-a", 0)
+
+    simulate(story)
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 @pytest.mark.parametrize(
     ("code", "remark"),
