@@ -93,6 +93,31 @@ def test_java_lost_queue_entries_are_found() -> None:
     }
 
 
+@pytest.mark.parametrize("which", [0, 1, 160, -1])
+@pytest.mark.parametrize("harm", ["zeros", "magic", "index"])
+def test_a_damaged_head_of_an_entry_is_one_fault_of_a_ledger(which: int, harm: str) -> None:
+    """Of the first of its two files; what lies behind it is checked as if nothing was."""
+    disk = golden_disk("dledger/n1")
+    path = open_files(disk).log[0].path
+    data, heads, at = bytearray(disk.read(path)), [], 0
+    while data[at : at + 4] == b"\0\0\0\1":
+        heads.append(at)
+        at += int.from_bytes(data[at + 4 : at + 8], "big")
+    at = heads[which]
+    places = {at, at + int.from_bytes(data[at + 4 : at + 8], "big")}  # an index may contradict that of the next one
+    if harm == "zeros":
+        data[at : at + 48] = bytes(48)
+    else:
+        data[at + (0 if harm == "magic" else 12)] ^= 0xFF
+    disk.put(path, bytes(data))
+    report = check(disk)
+    name = open_files(disk).name(path)
+    assert {fault.file for fault in report.faults} <= {name}
+    assert {fault.position for fault in report.faults} <= places
+    assert report.faults or harm == "index"  # a record whose entry has another index is still there
+    assert report.records == 470 - report.damaged_ranges
+
+
 def test_removed_files_are_named() -> None:
     disk = golden_disk("clean")
     disk.delete(ROOT / "commitlog" / "00000000000000524288")

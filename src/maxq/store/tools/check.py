@@ -127,7 +127,9 @@ class StoreCheck:
         report = CheckReport(walk.start_offset, walk.end_offset, walk.records - len(self._fillers))
         report.units, report.index_entries = queues.units, index.entries
         report.damaged_ranges = len(walk.damages) + len(self._fillers)
-        report.faults = [*files.faults, *walk.faults, *ledger.faults, *queues.faults, *index.faults]
+        known = {(fault.file, fault.position, fault.what) for fault in ledger.faults}
+        of_log = [fault for fault in walk.faults if (fault.file, fault.position, fault.what) not in known]
+        report.faults = [*files.faults, *of_log, *ledger.faults, *queues.faults, *index.faults]
         report.faults += [*faults, *self._checkpoint_faults(), *self._config_faults()]
         report.notes = [*self._exit_notes(), *walk.notes, *self._fillers, *self._checkpoint_notes]
         report.notes += [*ledger.notes, *queues.notes, *index.notes]

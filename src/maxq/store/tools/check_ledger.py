@@ -3,10 +3,12 @@
 from pathlib import PurePath
 from typing import Final
 
+from maxq.runtime.interfaces import MappedRegion
 from maxq.store.dledger.entries_cy import ANY_INDEX, STOP_BAD, STOP_BAD_CRC, STOP_ZERO, find_entry, scan_entries
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpointFile
 from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
 from maxq.store.dledger.term_file import TermFile
+from maxq.store.files.mapped_file import holds_data
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 _REMEDY: Final = "this member gets it from the others when its store is emptied; nothing is lost while they have it"
@@ -54,31 +56,40 @@ class LedgerCheck:
     def _entries(self) -> tuple[int, int]:
         """Check the entries of the log. Returns index and term of the last one."""
         index, term = ANY_INDEX, 0
-        for file in self._files.log:
-            if not self._files.holds_entries(file):
-                continue
+        files = [file for file in self._files.log if self._files.holds_entries(file)]
+        for number, file in enumerate(files):
             region = self._files.disk.map(file.path, file.size, read_only=True)
             try:
-                index, term, goes_on = self._file(file, region.view, index, term)
+                index, term, goes_on = self._file(file, region, index, term)
             finally:
                 region.close()
-            if not goes_on:
+            if not goes_on and not any(self._has_entries(later, index) for later in files[number + 1 :]):
                 break
+            index = index if goes_on else ANY_INDEX
         return max(index, -1), term
 
-    def _file(self, file: DataFile, view: memoryview, index: int, term: int) -> tuple[int, int, bool]:
-        position = 0
+    def _has_entries(self, file: DataFile, index: int) -> bool:
+        """Return whether a file has an entry behind entry `index`."""
+        region = self._files.disk.map(file.path, file.size, read_only=True)
+        try:
+            is_empty = not holds_data(region, 0, file.size)
+            return not is_empty and find_entry(region.view, 0, file.size, file.from_offset, index)[0] >= 0
+        finally:
+            region.close()
+
+    def _file(self, file: DataFile, region: MappedRegion, index: int, term: int) -> tuple[int, int, bool]:
+        view, position = region.view, 0
         while True:
             begun = position
             position, index, term, stop = scan_entries(view, position, len(view), file.from_offset, index, term, True)
             self._units(file, view, begun, position)
-            if stop == STOP_ZERO and begun == position == 0 and index == ANY_INDEX:
-                stop = STOP_BAD  # an emptied log begins within its first file
-            if stop not in (STOP_BAD, STOP_BAD_CRC):
-                return index, term, stop != STOP_ZERO
-            found, _ = find_entry(view, position + 1, len(view), file.from_offset, index)
+            if stop not in (STOP_BAD, STOP_BAD_CRC, STOP_ZERO):
+                return index, term, True
+            found = -1
+            if stop != STOP_ZERO or holds_data(region, position, len(view)):  # zeros may be damage, too
+                found, _ = find_entry(view, position + 1, len(view), file.from_offset, index)
             if found < 0:
-                if index != ANY_INDEX and not self._files.is_live:
+                if stop != STOP_ZERO and index != ANY_INDEX and not self._files.is_live:
                     self._fault(file.path, position, "this entry does not follow the one before it", _REMEDY)
                 return index, term, False
             if index != ANY_INDEX:
