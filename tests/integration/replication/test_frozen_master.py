@@ -178,6 +178,8 @@ async def has_topic_and_group(group: Group) -> None:
     target.call(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
     target.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, SubscriptionGroupConfig("G").encode())
     await group.until_route_is(group.master, group.slave)
+    async with async_producer("P", group.namesrv, send_msg_timeout=1_500) as producer:
+        await send(producer, 2)  # to commit
     at_slave = Asker(group.slave)
     async with asyncio.timeout(SILENCE_S):
         while (await at_slave.commit(0)).code != ResponseCode.SUCCESS:  # not copied yet  # noqa: ASYNC110
