@@ -8,10 +8,11 @@ from pyspark.sql import SparkSession
 import maxq
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
-from tests.pipeline.spark_cluster import QUICK_START
+from tests.pipeline.spark_cluster import INTERPRETED, QUICK_START
 from tests.watched_processes import file_of_holds, no_process_held_its_loop
 
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+#: Of the young generation; the heap is 1 GiB and more.
+FEW_COLLECTIONS = "-Xmn128m"
 
 __all__ = ["file_of_holds", "no_process_held_its_loop"]
 
@@ -20,7 +21,8 @@ __all__ = ["file_of_holds", "no_process_held_its_loop"]
 def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For every driver and executor that is started here, the tutorial's and the cluster's, too: none lives long."""
     folder = tmp_path_factory.mktemp("spark-conf")
-    lines = [f"spark.{process}.defaultJavaOptions {QUICK_START}\n" for process in ("driver", "executor")]
+    options = {"driver": f"{QUICK_START} {FEW_COLLECTIONS}", "executor": QUICK_START}
+    lines = [f"spark.{process}.defaultJavaOptions {java}\n" for process, java in options.items()]
     (folder / "spark-defaults.conf").write_text("".join(lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
@@ -31,8 +33,8 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def spark(quick_java: None) -> Iterator[SparkSession]:
     """Two cores, the formats registered.
 
-    Each query is interpreted: to make and compile Java for it takes longer than to run it on a few rows. Sessions that
-    tests start as processes of their own compile theirs, as a user's does.
+    Its queries are interpreted. Those of most sessions that tests start as processes of their own are compiled, as a
+    user's are.
     """
     session = local_session("tests", master="local[2]", settings=INTERPRETED)
     register(session)

@@ -12,8 +12,17 @@ from pyspark.find_spark_home import _find_spark_home
 
 from maxq.pipeline.spark.java import find_java, make_java_home
 
-#: For a Java process that does little: nothing is compiled twice, and collections have no threads of their own.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: For a Java process that does little: nothing is compiled twice, collections have no threads of their own, and the
+#: bytecode of Spark's classes, which is a sixth of what a short session costs, is taken as it is. Later releases of
+#: Java may warn that an option will go.
+QUICK_START = (
+    "-XX:-PrintWarnings -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+
+#: Settings of a session that interprets its queries: to make and compile Java for one takes longer than to run it on a
+#: few rows.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 _READY_SECONDS = 120
 _STOP_SECONDS = 20

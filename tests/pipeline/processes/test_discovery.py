@@ -1,5 +1,6 @@
 """Where Spark discovers data source packages by itself, no call is needed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,12 +8,13 @@ import sys
 import maxq
 from maxq.api import Message, Producer
 from maxq.pipeline.spark.java import find_java, make_java_home
-from tests.pipeline.spark_cluster import QUICK_START
+from tests.pipeline.spark_cluster import INTERPRETED, QUICK_START
 
+SETTINGS = json.dumps({"spark.ui.enabled": "false", **INTERPRETED})
 SCRIPT = """
-import sys
+import json, sys
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.master("local[1]").config(map=json.loads(sys.argv.pop())).getOrCreate()
 namesrv, store = sys.argv[1:]
 topic = spark.read.format("rocketmq").option("rocketmq.namesrv", namesrv).option("subscribe", "Found").load()
 files = spark.read.format("rocketmq-store").load(store)
@@ -22,10 +24,10 @@ print(topic.where("tags = 'a'").count(), files.where("topic = 'Found'").count(),
 """
 
 REGISTERED = """
-import sys, threading
+import json, sys, threading
 from pyspark.sql import SparkSession
 from maxq.pipeline import register
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.master("local[1]").config(map=json.loads(sys.argv.pop())).getOrCreate()
 register(spark)
 options = {"rocketmq.namesrv": sys.argv[1]}
 def write():
@@ -45,7 +47,7 @@ def test_formats_are_found_in_a_plain_session(standalone: maxq.Standalone) -> No
             message.tags = tags
             producer.send(message)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, standalone.namesrv_address, str(standalone.store)],
+        [sys.executable, "-c", SCRIPT, standalone.namesrv_address, str(standalone.store), SETTINGS],
         env={
             **os.environ,
             "JAVA_HOME": str(make_java_home(find_java())),
@@ -69,7 +71,7 @@ def test_a_registered_session_runs_this_python_and_writes_from_any_thread(standa
         "SPARK_SUBMIT_OPTS": QUICK_START,
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", REGISTERED, standalone.namesrv_address],
+        [sys.executable, "-c", REGISTERED, standalone.namesrv_address, SETTINGS],
         env=known | java,
         capture_output=True,
         text=True,
