@@ -8,6 +8,8 @@ import pytest
 from maxq.codes import ResponseCode
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, encode_record
 from tests.unit.broker.broker_world import BrokerWorld, parsed
 
 CREATE = {
@@ -172,6 +174,21 @@ async def test_pop_retry_topics_go_with_their_topic_also_where_a_kill_took_the_o
     assert deleted == ["T", "%RETRY%G+T", "%RETRY%G_T"]
     assert world.store.calls[0] == ("put_deletion", {*deleted, "%RETRY%a+T"})
     assert all(world.topics.contains_topic(name) for name in others)
+
+
+@pytest.mark.parametrize("other_lives", [True, False])
+async def test_a_retry_topic_of_a_deleted_group_stays_while_it_may_be_that_of_another(other_lives: bool) -> None:
+    """The group a lost what it had popped from b_T when T went, if a group a_b had popped T last and was deleted."""
+    world = BrokerWorld()
+    for name in ("T", "b_T", "%RETRY%a_b_T"):
+        world.topics.create_topic_in_send_message_back_method(name, 1, 6, 0)
+    if other_lives:
+        world.groups.find_subscription_group_config("a")
+    properties = {const.PROPERTY_FIRST_POP_TIME: "1", const.PROPERTY_ORIGIN_GROUP: "a_b"}
+    world.store.fill("%RETRY%a_b_T", 0, [1])
+    world.store.messages[0] = encode_record(MessageExt("%RETRY%a_b_T", b"x", properties=properties))
+    assert (await world.call(215, {"topic": "T"})).code == 0
+    assert world.topics.contains_topic("%RETRY%a_b_T") is other_lives
 
 
 async def test_a_topic_is_deleted_also_where_the_timer_is_off() -> None:

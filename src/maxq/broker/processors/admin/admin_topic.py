@@ -222,9 +222,9 @@ class AdminTopicProcessor(RequestProcessor):
             return False
         if group in self._offsets.which_group_by_topic(topic):
             return True
-        if self._groups.contains_subscription_group(group):
-            return not self._is_of_another(name, topic)
-        return self._has_popped_into(name, group, topic)
+        if self._is_of_another(name, topic):
+            return False
+        return self._groups.contains_subscription_group(group) or self._has_popped_into(name, group, topic)
 
     def _has_popped_into(self, name: str, group: str, topic: str) -> bool:
         """Return whether the newest message of a queue of the retry topic `name` says that `group` has popped it. The
