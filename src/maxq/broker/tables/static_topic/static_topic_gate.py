@@ -48,6 +48,8 @@ from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 
 _END: Final = 1 << 62
+#: Only a master takes these: it would not hear of what one of its slaves has answered with success.
+_CHANGES: Final = (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 
 Rewrite = Callable[[RemotingCommand], RemotingCommand]
 Answer = RemotingCommand | Awaitable[RemotingCommand | None] | None
@@ -500,8 +502,7 @@ class StaticTopicGate:
     ) -> RemotingCommand:
         topic = request.ext.get("topic", "")
         ext = {**unsigned(request.ext), **ext}
-        or_slave = request.code != RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        answer = await self._others.ask(item.bname, topic, request.code, ext, or_slave=or_slave)
+        answer = await self._others.ask(item.bname, topic, request.code, ext, or_slave=request.code not in _CHANGES)
         return rewrite(request.reply(answer.code, answer.remark, dict(answer.ext), answer.body))
 
     async def _ask(

@@ -212,13 +212,13 @@ class Others:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, int, dict[str, str]]] = []
         self.answers: list[RemotingCommand] = []
+        self.has_only_slaves = False
 
     async def ask(
         self, broker_name: str, topic: str, code: int, ext: dict[str, str], *, or_slave: bool
     ) -> RemotingCommand:
-        assert or_slave == (code != RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
         self.asked.append((broker_name, topic, code, dict(ext)))
-        if not self.answers:
+        if not self.answers or (self.has_only_slaves and not or_slave):
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{broker_name} is away")
         return self.answers.pop(0)
 
@@ -484,6 +484,20 @@ def test_who_goes_back_is_forgotten_in_later_parts() -> None:
     world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext, commitOffset="17", maxqIfAhead="true")
     world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **ext, commitOffset="17")
     assert not world.seen  # the first goes not back, the second was refused
+
+
+def test_a_slave_of_another_group_answers_readers_and_takes_nothing() -> None:
+    """Its master would not hear that the group has gone back, and the client would not repeat it."""
+    world = World(led())
+    world.others.has_only_slaves = True
+    world.code = ResponseCode.QUERY_NOT_FOUND
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+    world.others.answers = [RemotingCommand(0, {"offset": "17"})] * 2
+    reply = world.ask(RequestCode.QUERY_CONSUMER_OFFSET, **ext)
+    assert reply is not None and reply.ext["offset"] == "17"
+    for code in (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET):
+        with pytest.raises(RequestRefusedError, match="is away"):
+            world.ask(code, **ext, commitOffset="12", offset="12", timestamp="0")
 
 
 async def test_a_late_answer_about_an_older_part_takes_back_no_newer_commit() -> None:
