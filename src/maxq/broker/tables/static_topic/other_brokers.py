@@ -5,6 +5,7 @@ Source:
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from maxq.broker.tables.static_topic.pull_answers import STANDS_IN
@@ -52,17 +53,20 @@ class OtherBrokers:
 
         Args:
             physical: look no further (`lo=false`). Otherwise the request is about the static topic.
-            or_slave: while the master is away ask one of its slaves, which says that it is one: it may lack the end of
-                the queue.
+            or_slave: while the master is away ask one of its slaves. Its answer has STANDS_IN, because it may lack the
+                end of the queue; RocketMQ's slaves do not say so themselves.
 
         Raises:
             RequestRefusedError: that broker is not known, or does not answer.
         """
         try:
             address = self._addresses.get(broker_name) or await self._find(broker_name, topic, or_slave)
+            is_slave = address != self._addresses.get(broker_name)
             ext = {**ext, "lo": "false" if physical else "true", "bname": broker_name}
             request = RemotingCommand(code, ext, body)
             answer = await self._client.invoke(address, request, self._timeout_ms())
+            if is_slave:
+                answer = replace(answer, ext={**answer.ext, STANDS_IN: "true"})
             if STANDS_IN in answer.ext or answer.code in _MASTERS_ONLY:  # the master may be back elsewhere
                 self._addresses.pop(broker_name, None)
             return answer

@@ -13,7 +13,7 @@ from maxq.protocol.body.static_topic import LogicQueueMappingItem, decided, item
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 
-#: Field of an answer about a physical queue: a slave gave it. MaxQ's alone.
+#: Field of an answer about a physical queue: a slave gave it. Slaves of MaxQ say so, and `OtherBrokers` of all others.
 STANDS_IN: Final = "maxqStandsIn"
 
 
