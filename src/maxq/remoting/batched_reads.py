@@ -86,16 +86,25 @@ class BatchedReads:
 
     def adopt(self, connection: Connection, fd: int) -> bool:
         """Read this connection, whose transport has stopped, from its socket `fd`. Returns False if the system has no
-        epoll."""
-        if self._epoll is None:
-            if not hasattr(select, "epoll"):
-                return False
-            self._epoll = select.epoll()
-            self.descriptor = self._epoll.fileno()
-            asyncio.get_running_loop().add_reader(self.descriptor, self._readable)
+        epoll, or does not allow one more descriptor or watched socket."""
+        try:
+            if self._epoll is None:
+                self._watch()
+            self._epoll.register(fd, select.EPOLLIN)
+        except (AttributeError, OSError):
+            return False
         self._by_fd[fd] = connection
-        self._epoll.register(fd, select.EPOLLIN)
         return True
+
+    def _watch(self) -> None:
+        """Make an epoll instance that the loop watches. Raises AttributeError or OSError."""
+        epoll = select.epoll()
+        try:
+            asyncio.get_running_loop().add_reader(epoll.fileno(), self._readable)
+        except BaseException:
+            epoll.close()
+            raise
+        self._epoll, self.descriptor = epoll, epoll.fileno()
 
     def drop(self, fd: int) -> None:
         """Stop reading the socket with the descriptor `fd`."""

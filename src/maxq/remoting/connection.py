@@ -541,18 +541,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def leave_batched_reads(self) -> None:
-        """Make the transport read this connection again."""
-        if self._socket >= 0:
-            self._drop_socket()
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
-
-    def take_up(self) -> None:
-        """Go on behind what a thread has received that borrowed this connection, and was not what it waited for. The
-        transport reads again."""
-        transport = self._transport
-        if not (self._paused or self._resting or self.is_closed or transport is None or transport.is_closing()):
-            self._drop_socket()
+        """Make the transport read this connection again, behind what a thread has received that borrowed it and that
+        was not what it waited for. The peer may have closed it behind that."""
+        self._drop_socket()
+        if not (self._paused or self._resting):
             self._go_on()
 
     def _drop_socket(self) -> None:

@@ -380,7 +380,7 @@ def give_back(
 ):
     # type: (...) -> None
     """Let the loop read a connection again that was lent. `rest`: what was received and is for the loop, which is to
-    call `Connection.take_up` if that is not empty."""
+    call `Connection.leave_batched_reads` if that is not empty."""
     if rest:
         connection.partial = rest
     _watch(reads.descriptor, connection._socket, True)

@@ -7,6 +7,10 @@ import struct
 import sys
 from typing import Final
 
+if sys.platform != "win32":  # not where they are needed: a process without free descriptors loads no modules
+    import fcntl
+    import termios
+
 _DROP: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 
 
@@ -15,9 +19,6 @@ def unacknowledged(descriptor: int) -> int:
     for descriptor -1."""
     count = bytearray(4)
     if sys.platform != "win32":
-        import fcntl
-        import termios
-
         with contextlib.suppress(OSError, ValueError):
             fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)
     return int.from_bytes(count, "little")

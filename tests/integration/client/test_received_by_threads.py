@@ -263,6 +263,22 @@ def test_answers_that_come_together_are_each_given_to_who_waits(
 
 
 @pytest.mark.usefixtures("long_wait")
+def test_answers_count_that_came_before_the_server_closed_the_connection(
+    producer: Producer, broker: ScriptedBroker, loop_reads: list[int]
+) -> None:
+    """Those of other threads were thrown away, and their messages sent again."""
+    for _ in range(30):
+        with waiting(producer, broker) as (first, first_sent), ThreadPoolExecutor(1) as other:
+            second = other.submit(send, producer)
+            second_sent = broker.sends.get(timeout=60)
+            first_sent.peer.sendall(first_sent.answer() + second_sent.answer())
+            first_sent.peer.shutdown(socket.SHUT_RDWR)
+            assert first.result(30).queue_offset != second.result(30).queue_offset
+        until(lambda: not connections(producer))
+        until_threads_receive(producer, loop_reads)
+
+
+@pytest.mark.usefixtures("long_wait")
 def test_requests_of_the_server_are_answered_while_nobody_sends_and_while_somebody_waits(
     producer: Producer, broker: ScriptedBroker, loop_reads: list[int]
 ) -> None:

@@ -1,6 +1,8 @@
 """Connections that are read together, on real sockets: each does what it does when its transport reads it."""
 
 import asyncio
+import errno
+import select
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -78,6 +80,41 @@ async def test_while_something_is_processed_no_thread_may_receive_what_follows(s
         server.register(ECHO, lambda connection, command: seen.append(reads.is_at_work) or command.reply())
         await peer.ask(RemotingCommand(ECHO))
         assert (seen, reads.is_at_work) == ([True], False)
+
+
+@pytest.mark.parametrize("fails", ["epoll", "add_reader", "register"])
+async def test_a_connection_for_which_the_system_has_no_room_is_read_by_its_transport(
+    server: RemotingServer, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """It was read by nobody."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    class Full:
+        """An epoll instance that watches no more sockets."""
+
+        def __init__(self) -> None:
+            self._epoll = epoll()
+            self.fileno, self.close, self.poll = self._epoll.fileno, self._epoll.close, self._epoll.poll
+
+        register = refuse
+
+    epoll = select.epoll
+    async with connected(server.port) as peer:
+        await greeted(server, peer)
+        (connection,) = server.connections
+        with monkeypatch.context() as full:
+            if fails == "add_reader":
+                full.setattr(asyncio.get_running_loop(), "add_reader", refuse)
+            else:
+                full.setattr(select, "epoll", refuse if fails == "epoll" else Full)
+            connection.join_batched_reads()
+        assert len(server.batched_reads) == 0
+        assert (await peer.ask(RemotingCommand(ECHO, body=b"still read"))).body == b"still read"
+        if fails != "register":  # else the instance stays
+            adopt(server)
+            assert (await peer.ask(RemotingCommand(ECHO, body=b"together"))).body == b"together"
 
 
 async def test_a_peer_that_leaves_is_gone_at_once(server: RemotingServer) -> None:

@@ -8,7 +8,6 @@ error with which MessageSender goes on.
 Runs compiled and uncompiled; compiled, buffers are byte pointers.
 """
 
-import contextlib
 import logging
 from asyncio import CancelledError
 from functools import partial
@@ -257,7 +256,10 @@ class PendingSend:
         """Stop waiting for the answer, because the time is over."""
         self.forget()
         address = self._address()
-        self._sends.remoting.close_if_silent(self.connection, address, self.arrivals, self.timeout_ms)
+        try:
+            self._sends.remoting.close_if_silent(self.connection, address, self.arrivals, self.timeout_ms)
+        except Exception:  # who waits is told all the same
+            log.exception("the connection to <%s> could not be closed", address)
         text = f"wait response on the channel <{address}> timeout, {self.timeout_ms}(ms)"
         self.error = RemotingTimeoutError(text, address=address, timeout_ms=self.timeout_ms)
         self._end(None)
@@ -1370,24 +1372,25 @@ class ThreadSends(FastSends):
         result = None
         buf: cython.p_uchar
         size: cython.Py_ssize_t = receive_lent(connection, reads, self._answer, _ANSWER_WAIT_MS)
-        if size > 0:
-            if cython.compiled:
-                buf = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._answer))
-            else:
-                buf = memoryview(self._answer)
-            if self._answers._takes(waiters, pending, buf, size):
-                give_back(connection, reads, b"")
-                result = self._answers._result(buf, pending)
-            else:
-                give_back(connection, reads, take_bytes(buf, 0, size))
-        self.is_receiving = False
-        if result is not None:
+        try:
+            if size > 0:
+                if cython.compiled:
+                    buf = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._answer))
+                else:
+                    buf = memoryview(self._answer)
+                if self._answers._takes(waiters, pending, buf, size):
+                    give_back(connection, reads, b"")
+                    result = self._answers._result(buf, pending)
+                else:
+                    give_back(connection, reads, take_bytes(buf, 0, size))
+                    self._call(connection.leave_batched_reads)
+        finally:
+            self.is_receiving = False
+        if result is None:
+            self._miss()
+        else:
             self._misses = 0
             pending._end(result)
-            return
-        self._miss()
-        if size > 0:
-            self._call(connection.take_up)
 
     @cython.cfunc
     def _miss(self):
@@ -1395,9 +1398,12 @@ class ThreadSends(FastSends):
 
     @cython.cfunc
     def _call(self, work):
-        """Let the loop call a function. If it was closed meanwhile, who waits for answers is told."""
-        with contextlib.suppress(RuntimeError):
+        """Let the loop call a function. If it was closed meanwhile, who waits for answers is told. No handler of a
+        signal runs before the loop has the function."""
+        try:  # noqa: SIM105 -- `suppress` is Python code, before which a handler runs
             self._loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            pass
 
     @cython.cfunc
     def _await(self, pending: PendingSend, line: Line, now_ms: cython.longlong):

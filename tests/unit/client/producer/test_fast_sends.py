@@ -22,6 +22,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.message.compression import CompressionType
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from tests.short_form import times
 from tests.unit.both_forms import both
@@ -546,3 +547,26 @@ def test_a_send_has_its_timeout_when_its_producer_ends_before_the_client_does(fo
                 await asyncio.wait_for(send, 3)
 
     simulate(story)
+
+
+def test_every_send_has_its_timeout_though_its_connection_cannot_be_closed(
+    form: ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those who waited were never told."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with Producer(
+            ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P"), cluster.environment()
+        ) as one:
+            await warm(cluster, one, "T")
+            cluster.broker.scripts[SEND] = lambda request: None
+            fails = OSError("no descriptor is free")
+            with mock.patch.object(RemotingClient, "close_if_silent", side_effect=fails):
+                sends = [one.send(Message("T", b"x"), timeout_ms=1_000) for _ in range(2)]
+                results = await asyncio.wait_for(asyncio.gather(*sends, return_exceptions=True), 10)
+        assert [type(result) for result in results] == [RemotingTimeoutError] * 2
+
+    simulate(story)
+    assert "could not be closed" in caplog.text
