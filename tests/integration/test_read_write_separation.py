@@ -300,10 +300,12 @@ async def test_a_commit_at_the_slave_for_a_topic_that_was_deleted_is_not_one_for
     assert group.committed(group.master) == -1
 
 
+@pytest.mark.parametrize("sent_before", [0, 3], ids=["at once", "behind new messages"])
 async def test_commits_of_messages_that_nobody_has_any_more_pass_over_none_that_get_their_places(
-    group: BrokerGroup,
+    group: BrokerGroup, sent_before: int
 ) -> None:
-    """The master lost its end with its power before the slave had copied it, and a consumer had read it."""
+    """The master lost its end with its power before the slave had copied it, and a consumer had read it. The slave
+    hands over what that had committed, perhaps when the master has taken new messages."""
     await group.send(*numbered(10))
     await group.replicated()
     await group.master.pull(TOPIC)  # makes the group
@@ -311,9 +313,13 @@ async def test_commits_of_messages_that_nobody_has_any_more_pass_over_none_that_
     await group.stop_broker(group.master)
     async with async_admin(group.namesrv) as admin:
         await admin.offsets.commit(GROUP, MessageQueue(TOPIC, "broker-a", 0), 15)
+    await group.stop_broker(group.slave)
     await group.start_master()
+    await group.send(*numbered(sent_before))
+    await group.start_slave()
+    assert len(group.slave.controller.offsets.slave_commits) == 1
     await until(lambda: len(group.slave.controller.offsets.slave_commits) == 0)
-    await group.send(*numbered(5))
+    await group.send(*numbered(5 - sent_before))
     got = Collector()
     async with group.consumer(got):
         await got.wait_for(5)

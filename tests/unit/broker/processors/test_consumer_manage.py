@@ -8,9 +8,9 @@ from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnecti
 PLACE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 
 
-def world_with_group() -> BrokerWorld:
+def world_with_group(settings: dict[str, str] | None = None) -> BrokerWorld:
     """Topic T and group G exist."""
-    world = BrokerWorld()
+    world = BrokerWorld(settings)
     world.add_topic("T")
     world.groups.find_subscription_group_config("G")
     return world
@@ -132,6 +132,29 @@ async def test_commits_are_passed_over_while_a_reset_waits(is_of_maxq: bool) -> 
     world.offsets.query_then_erase_reset_offset("T", "G", 0)
     await world.call(15, {**PLACE, "commitOffset": "17"})
     assert world.offsets.query_offset("G", "T", 0) == 17
+
+
+@pytest.mark.parametrize(("committed", "left"), [(-1, 10), (7, 10), (10, 10), (12, 12)])
+async def test_what_a_slave_hands_over_of_lost_messages_counts_up_to_the_end_at_the_start(
+    committed: int, left: int
+) -> None:
+    """Three new messages have got the places of five lost ones; who has had two of the new ones has them."""
+    world = world_with_group()
+    world.store.fill("T", 0, [1000] * 13)
+    world.offsets.master_from = 1_000  # where the eleventh message begins
+    if committed >= 0:
+        world.offsets.commit_offset("c", "G", "T", 0, committed)
+    ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1000", "lo": "false"}
+    assert (await world.call(15, ext)).code == 0
+    assert world.offsets.query_offset("G", "T", 0) == left
+    assert world.offsets.has_offset_reset("T", "G", 0) is (committed <= 10)
+
+
+async def test_a_slave_that_acts_may_lack_what_another_one_hands_over() -> None:
+    world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"})
+    ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1000", "lo": "false"}
+    assert (await world.call(15, ext)).code == 0
+    assert world.offsets.query_offset("G", "T", 0) == 15
 
 
 def lock_body(client_id: str) -> dict[str, object]:

@@ -6,6 +6,7 @@ Source:
 
 import contextlib
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Mapping
 
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
@@ -127,18 +128,32 @@ class ConsumerManageProcessor(RequestProcessor):
             log.info("group %s, %s queue %d: commit of %d ignored, the topic was deleted and created again",
                      group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted and created again")
-        if read_at is not None and offset > (end := self._store.taken_offset(topic, queue_id)):
-            self._offsets.lower(group, topic, queue_id, offset, end)
-            return request.reply(ResponseCode.SUCCESS, f"The queue ends at {end}")
+        is_slave = self._settings.store.broker_role == SLAVE
+        if read_at is not None and not is_slave and offset > self._store.taken_offset(topic, queue_id):
+            end = self._end_before(topic, queue_id, self._offsets.master_from)
+            if self._offsets.query_offset(group, topic, queue_id) <= end:
+                self._offsets.lower(group, topic, queue_id, offset, end)
+            return request.reply(ResponseCode.SUCCESS, f"The queue ended at {end}")
         begins = fields.opt_bool("maxqIfNone")
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
         if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:
             return request.reply()
         commit = self._offsets.begin if begins else self._offsets.commit_offset
         commit(connection.remote_address, group, topic, queue_id, offset)
-        if self._settings.store.broker_role == SLAVE:
+        if is_slave:
             self._offsets.slave_commits.note(group, topic, queue_id, offset, connection.remote_address)
         return self._begun(request) if begins else request.reply()
+
+    def _end_before(self, topic: str, queue_id: int, physical_offset: int) -> int:
+        """Return the first offset of a queue of which the message begins at or behind a place of the log: the queue's
+        end if there is none, and if it is one of a BatchCQ topic."""
+
+        def is_behind(offset: int) -> bool:
+            units = self._store.queue_units(topic, queue_id, offset, 1)
+            return bool(units) and units[0][0] >= physical_offset
+
+        low, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return low + bisect_left(range(low, end), True, key=is_behind)
 
     def _may_have_begun_at_slave(self, fields: HeaderFields) -> bool:
         """Return whether a slave hands over a commit of a group that may have been made by its first use there, while

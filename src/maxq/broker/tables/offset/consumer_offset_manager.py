@@ -72,6 +72,8 @@ class ConsumerOffsetManager(PeriodicManager):
         when_begun: called with topic, group, queue id and offset when a member of a new group has said where it begins.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
+        master_from: of a master: physical end of its log when it became one. Messages behind it may have the places of
+            others that it has lost.
         changes: when operators have last set or removed offsets (operator_changes.py). What another broker of the group
             says of such a key counts only if it knows of that.
     """
@@ -102,6 +104,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._oldest: OffsetTable | None = None  # that the first page of the copy under way says
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
+        self.master_from = 0
         self.changes = OperatorChanges()
         self._commits = 0
         self._places = PageMarks()
@@ -273,11 +276,11 @@ class ConsumerOffsetManager(PeriodicManager):
                 self.lower(group, topic, queue_id, offset, ends[queue_id])
 
     def lower(self, group: str, topic: str, queue_id: int, offset: int, end: int) -> None:
-        """Have a group go on at the end of a queue that has fewer messages than the group has consumed, as
-        `not_beyond` does."""
+        """Have a group go on at the end that a queue had when this broker became the master: it had fewer messages than
+        the group has consumed."""
         log.warning(
-            "group %s had consumed %s queue %d up to %d, and the queue ends at %d: the later messages are "
-            "missing from this store, and the group continues at the end", group, topic, queue_id, offset, end,
+            "group %s had consumed %s queue %d up to %d, and the queue ended at %d: the later messages are "
+            "missing from this store, and the group continues there", group, topic, queue_id, offset, end,
         )  # fmt: skip
         if group.startswith(SYSTEM_GROUP_PREFIX):
             self.commit_offset("start", group, topic, queue_id, end)
