@@ -16,6 +16,7 @@ from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.tables.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.broker.two_phase.batch_delivery import StagedDelivery
 from maxq.broker.two_phase.batch_ledger import (
+    APPLICATION,
     CLAIM,
     DECISION,
     DELIVERY,
@@ -47,6 +48,7 @@ T = TypeVar("T")
 _TURN_MS: Final = 3_000  # an answer "not yet" comes after so long: the asker's patience is some ten seconds
 _UNITS: Final = 1_000
 _SNAPSHOT_TAGS: Final = java_hash(SNAPSHOT)
+_COPIES_TAGS: Final = (_SNAPSHOT_TAGS, java_hash(APPLICATION))  # of entries that say nothing new
 _ENTRIES_BETWEEN_SNAPSHOTS: Final = 1_000
 
 
@@ -292,7 +294,8 @@ class TwoPhaseService:
             for physical_offset, _, tags in self._units(first):
                 message = None if tags == DAMAGED_TAGS_CODE else self._entry(physical_offset)
                 if message is None:
-                    self._ledger.skip(physical_offset)
+                    if tags not in _COPIES_TAGS:
+                        self._ledger.skip(physical_offset)
                     continue
                 with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
                     end_offset = physical_offset + message.store_size
@@ -311,7 +314,8 @@ class TwoPhaseService:
         return self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, max(0, end - first))
 
     def _first_entry(self) -> int:
-        """Return the queue offset of the first entry that is needed to rebuild the state."""
+        """Return the queue offset of the first entry that is needed to rebuild the state: that of the newest snapshot
+        of which nothing is damaged."""
         store = self._store
         end, low = store.max_offset(STAGED_LEDGER_TOPIC, 0), max(0, store.min_offset(STAGED_LEDGER_TOPIC, 0))
         while end > low:
@@ -325,10 +329,17 @@ class TwoPhaseService:
                     with self._passed_over("the snapshot of staged batches at physical offset %d", physical_offset):
                         entry = json.loads(decode_record(record).body)
                         first = int(entry["first"]) if entry["kind"] == SNAPSHOT else -1
-                if low <= first <= begin + place:  # it tells of entries before it
+                if low <= first <= begin + place and self._is_whole(
+                    first, begin + place
+                ):  # it tells of entries before it
                     return first
             end = begin
         return low
+
+    def _is_whole(self, first: int, end: int) -> bool:
+        """Return whether all entries from one queue offset to another can be read."""
+        units = self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, end - first)
+        return all(tags != DAMAGED_TAGS_CODE and self._entry(at) is not None for at, _, tags in units)
 
     # --- snapshots ---
 

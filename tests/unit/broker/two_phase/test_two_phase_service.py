@@ -345,3 +345,26 @@ async def test_a_batch_is_not_written_again_because_an_entry_about_it_is_damaged
             await service.deliver("app", 1 if entry == 4 else 2, runs[1])
     assert store.max_offset("T", 0) == 4
     assert await service.claim("new", "broker-b") == "broker-b"
+
+
+async def test_a_snapshot_with_a_damaged_entry_gives_way_to_what_it_was_made_of(
+    server: StandaloneServer, service: TwoPhaseService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its applications were unknown then, and their batches were written once more."""
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 1)
+    assert server._broker is not None
+    store = server._broker.store
+    staged = await stage(server, batch_of(b"a", b"b"), 2)
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    await service.claim("app", server.broker_name)
+    await service.decide("app", 0, {"brokers": {}})
+    await service.deliver("app", 0, runs)
+    entry = store.max_offset(STAGED_LEDGER_TOPIC, 0)
+    await service.keep_short()
+    await store.flush()
+    damage(server, tmp_path, entry)
+    service.start()
+    assert (await service.application("app")).batch == 0
+    assert (await service.deliver("app", 0, runs)).before
+    assert store.max_offset("T", 0) == 2
+    assert await service.decide("app", 1, {"of": 1, "brokers": {}}) == {"of": 1, "brokers": {}}
