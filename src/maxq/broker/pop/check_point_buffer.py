@@ -247,8 +247,8 @@ class CheckPointBuffer:
         self._noted([live], self.journal.write(rows)[0])
 
     def unacknowledged(self, rows: Iterable[list[int]]) -> list[LateAck]:
-        """Return the acks that may be missing in the revive topic after the journal's last record of check points,
-        whose rows "w" these are."""
+        """Return the acks that may be missing in the revive topic, as no later record of the journal tells that its
+        broker lived on after the one whose rows "w" these are."""
         found: list[LateAck] = []
         for number, until_ms in rows:
             live = self._by_number.get(number)

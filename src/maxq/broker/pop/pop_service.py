@@ -53,6 +53,7 @@ _CLEAN_MS: Final = 30_000
 _AGAIN_MS: Final = 1_000
 _A_TURN: Final = 100
 _READY_SECONDS: Final = 2.0
+_OF_STARTS: Final = frozenset("ruce")  # rows that a start, or an order of an operator, may write before a missing ack
 
 
 class _TakenResets:
@@ -128,7 +129,8 @@ class PopService:
         self._appended_before = 0  # physical end of the log when this broker became the active one, visible or not
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         self._read_end = 0  # of the journal, by queue offset
-        self._renewed: list[list[int]] = []  # rows "w" of its last record of check points
+        self._renewed: list[list[int]] = []  # rows "w" of its last record that has other rows than `_OF_STARTS`
+        self._refused: list[LateAck] = []  # acks that the log did not take yet
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
@@ -315,6 +317,7 @@ class PopService:
         self._needed = -1
         self._buffer.clear()
         self._journal.forget_late()
+        self._refused = []
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         await self._replay()
         with self._passed_over("the repair of records that a kill interrupted, so some messages may come twice"):
@@ -365,7 +368,8 @@ class PopService:
         return hand_back.without(told, taken) if taken else told
 
     async def _ack_late(self, late: LateAck) -> None:
-        """Write an ack whose check point is in the revive topic, or was revived."""
+        """Write an ack whose check point is in the revive topic, or was revived. If the log does not take it, a master
+        tries again until the time of the check point is over."""
         point = late.point
         ack = AckMsg(
             point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name,
@@ -373,8 +377,16 @@ class PopService:
         )  # fmt: skip
         result = await self._records.put_ack(ack, late.revive_qid, point.revive_time)
         if not result.ok:
-            log.error("acks of %s@%s that were taken could not be stored, so %d messages are delivered again: %s",
+            log.error("acks of %s@%s that were taken are not stored, so %d messages may be delivered again: %s",
                       ack.topic, ack.group, len(ack.offsets), result.remark or result.status.name)  # fmt: skip
+            if not self._stood_in:
+                self._refused.append(late)
+
+    async def _ack_refused(self) -> None:
+        refused, self._refused = self._refused, []
+        for late in refused:
+            if late.point.revive_time > self._clock.wall_ms():
+                await self._ack_late(late)
 
     def _open(self) -> None:
         self._held_until_ms = 0
@@ -484,7 +496,7 @@ class PopService:
             self._journal.note_set(offset)
         self._orders.replay(offset, entries)
         self._revive.replay(offset, entries)
-        if entries.keys() - {"r"}:  # an operator may have given an order since this start
+        if entries.keys() - _OF_STARTS:
             self._renewed = entries.get("w", [])
         self._unfinished.replay(offset, entries)
 
@@ -499,6 +511,7 @@ class PopService:
         if now_ms - self._revived_ms >= self._settings.broker.revive_interval:
             self._revived_ms = now_ms
             await self._settle()
+            await self._ack_refused()
             await self._revive.run_once()
             self._commit_journal()
         if now_ms - self._cleaned_ms >= _CLEAN_MS:

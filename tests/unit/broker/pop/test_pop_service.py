@@ -21,6 +21,7 @@ from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.message.message import MessageExt
 from maxq.store.context.running_flags import DISK_FULL
+from maxq.store.store_results import PutMessageStatus
 from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
 
 RETRY = "%RETRY%G_T"
@@ -117,6 +118,12 @@ def _copies(parts: PopParts) -> list[bytes]:
 
 def _handed_over(parts: PopParts) -> list[PopCheckPoint]:
     return [PopCheckPoint.decode(record.body) for record in parts.stored(REVIVE) if record.tags == CK_TAG]
+
+
+def _acks(parts: PopParts) -> list[tuple[Any, list[int]]]:
+    """Keys of check points and queue offsets."""
+    acks = [AckMsg.decode(record.body, is_batch=True) for record in parts.stored(REVIVE, 3) if record.tags == "bAck"]
+    return [(ack.key, ack.offsets) for ack in acks]
 
 
 @pytest.fixture
@@ -234,9 +241,33 @@ async def test_a_message_whose_time_was_changed_as_its_broker_was_killed_comes_o
         parts.buffer.ack(live, [1])
     service.stop()
     await _started(serve(parts))
-    acks = [AckMsg.decode(record.body, is_batch=True) for record in parts.stored(REVIVE, 3) if record.tags == "bAck"]
-    assert [(ack.key, ack.offsets) for ack in acks] == ([] if more == "an ack" else [(old.key, [0])])
+    assert _acks(parts) == ([] if more == "an ack" else [(old.key, [0])])
     assert len(parts.buffer.those([new.key])) == 1
+
+
+@pytest.mark.parametrize("lives_on", [False, True])
+async def test_the_ack_of_a_changed_message_that_a_start_could_not_write_is_written_later(
+    parts: PopParts, serve: Callable[[PopParts], Service], lives_on: bool
+) -> None:
+    """By the next start if this one is killed when it has noted what else the kill before had interrupted."""
+    service = await _started(serve(parts))
+    old, other = _popped(parts, 0, 1, invisible_time=10_000), _popped(parts, 1, 1)
+    parts.buffer.handed_over(parts.buffer.those([old.key]))
+    parts.buffer.add_renewed(parts.point(0, 1, invisible_time=20_000), 3, by=old.key, until_ms=old.revive_time)
+    assert (await parts.records.put_check_point(other, 3)).ok
+    parts.fill([b"copy"], RETRY)
+    service.stop()
+    parts.refused, parts.refused_topic = PutMessageStatus.SERVICE_NOT_AVAILABLE, REVIVE
+    second = await _started(serve(parts))
+    assert [[*entries] for batch in parts.journal.read() for _, entries in batch][-2:] == [["u"], ["e"]]
+    parts.refused = None
+    if lives_on:
+        parts.clock.now_ms += 1_000
+        await _until(lambda: _acks(parts))
+    else:
+        second.stop()
+        await _started(serve(parts))
+    assert _acks(parts) == [(old.key, [0])]
 
 
 async def test_who_is_not_sure_of_its_role_gives_nothing_again(
