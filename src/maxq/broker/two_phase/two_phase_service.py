@@ -329,9 +329,8 @@ class TwoPhaseService:
                     with self._passed_over("the snapshot of staged batches at physical offset %d", physical_offset):
                         entry = json.loads(decode_record(record).body)
                         first = int(entry["first"]) if entry["kind"] == SNAPSHOT else -1
-                if low <= first <= begin + place and self._is_whole(
-                    first, begin + place
-                ):  # it tells of entries before it
+                tells_of_earlier_ones = low <= first <= begin + place
+                if tells_of_earlier_ones and self._is_whole(first, begin + place):
                     return first
             end = begin
         return low
