@@ -3,8 +3,8 @@
 A broker that leads a queue and knows no holder of its lock asks those that have led it, in the client's name, whether
 the client may have it (LOCK_BATCH_MQ): the holder may be at work, and may not have heard of the move. What they grant
 they are told to release again. One that cannot be asked has no say, as a broker that was restarted has forgotten all
-locks. A broker that does not lead a queue grants its lock to nobody else; the holder's stays until it is released or
-expires.
+locks; nor has one that does not answer before the client gives up. A broker that does not lead a queue grants its lock
+to nobody else; the holder's stays until it is released or expires.
 
 Java's brokers know nothing of this: the new leader grants the lock while its holder is at work.
 """
@@ -12,6 +12,7 @@ Java's brokers know nothing of this: the new leader grants the lock while its ho
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
@@ -25,6 +26,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 
+_ASK_SECONDS: Final = 0.7  # Java's clients wait one second for a lock
 _MARK = MOCK_BROKER_PREFIX.encode()
 
 Answer = RemotingCommand | Awaitable[RemotingCommand | None] | None
@@ -89,12 +91,13 @@ class LockHandOver:
         self, place: tuple[str, str], queues: list[MessageQueue], wanted: LockBatchRequestBody
     ) -> set[MessageQueue]:
         """Return those of the queues whose lock another client holds at a broker."""
-        answer = await self._tell(place, RequestCode.LOCK_BATCH_MQ, queues, wanted)
+        until = asyncio.get_running_loop().time() + _ASK_SECONDS
+        answer = await self._tell(place, RequestCode.LOCK_BATCH_MQ, queues, wanted, until)
         if answer is None:
             return set()
         granted = set(LockBatchResponseBody.decode(answer.body_bytes).lock_ok_mq_set)
         if granted:
-            await self._tell(place, RequestCode.UNLOCK_BATCH_MQ, sorted(granted), wanted)
+            await self._tell(place, RequestCode.UNLOCK_BATCH_MQ, sorted(granted), wanted, until)
         return set(queues) - granted
 
     def _unlock(
@@ -118,13 +121,19 @@ class LockHandOver:
         return answer if isinstance(answer, RemotingCommand) or answer is None else await answer
 
     async def _tell(
-        self, place: tuple[str, str], code: RequestCode, queues: list[MessageQueue], body: LockBatchRequestBody
+        self,
+        place: tuple[str, str],
+        code: RequestCode,
+        queues: list[MessageQueue],
+        body: LockBatchRequestBody,
+        until: float | None = None,
     ) -> RemotingCommand | None:
-        """Return the answer of a broker; None if it cannot be asked."""
+        """Return the answer of a broker; None if it cannot be asked, or has not answered by `until` (see
+        `OtherBrokers.ask`)."""
         broker_name, topic = place
         try:
             encoded = replace(body, mq_set=queues).encode()
-            answer = await self._others.ask(broker_name, topic, code, {}, body=encoded)
+            answer = await self._others.ask(broker_name, topic, code, {}, body=encoded, until=until)
         except RequestRefusedError:
             return None
         return answer if answer.code == ResponseCode.SUCCESS else None

@@ -4,6 +4,7 @@ Source:
     broker/out/BrokerOuterAPI.java (rpcClient), remoting/rpc/ClientMetadata.java.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -48,6 +49,7 @@ class OtherBrokers:
         *,
         physical: bool = True,
         or_slave: bool = False,
+        until: float | None = None,
     ) -> RemotingCommand:
         """Return the answer of a broker's master to a request about one of its physical queues.
 
@@ -55,16 +57,19 @@ class OtherBrokers:
             physical: look no further (`lo=false`). Otherwise the request is about the static topic.
             or_slave: while the master is away ask one of its slaves. Its answer has STANDS_IN, because it may lack the
                 end of the queue; RocketMQ's slaves do not say so themselves.
+            until: when to give up, in seconds of the event loop's time, if that is before forwardTimeout is over. None:
+                only that counts.
 
         Raises:
             RequestRefusedError: that broker is not known, or does not answer.
         """
         try:
-            address = self._addresses.get(broker_name) or await self._find(broker_name, topic, or_slave)
+            async with asyncio.timeout_at(until):
+                address = self._addresses.get(broker_name) or await self._find(broker_name, topic, or_slave)
             is_slave = address != self._addresses.get(broker_name)
             ext = {**ext, "lo": "false" if physical else "true", "bname": broker_name}
             request = RemotingCommand(code, ext, body)
-            answer = await self._client.invoke(address, request, self._timeout_ms())
+            answer = await self._client.invoke(address, request, self._left_ms(until))
             if is_slave:
                 answer = replace(answer, ext={**answer.ext, STANDS_IN: "true"})
             if STANDS_IN in answer.ext or answer.code in _MASTERS_ONLY:  # the master may be back elsewhere
@@ -75,6 +80,15 @@ class OtherBrokers:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"broker {broker_name}, which holds this part of {topic}: {error}"
             ) from error
+        except TimeoutError as error:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"the name server did not tell in time where broker {broker_name} is"
+            ) from error
+
+    def _left_ms(self, until: float | None) -> int:
+        if until is None:
+            return self._timeout_ms()
+        return min(self._timeout_ms(), max(1, round((until - asyncio.get_running_loop().time()) * 1000)))
 
     async def _find(self, broker_name: str, topic: str, or_slave: bool) -> str:
         route = await self._topic_route(topic)

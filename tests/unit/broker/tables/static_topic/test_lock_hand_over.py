@@ -1,5 +1,6 @@
 """Locks of global queues that move: one client consumes a queue in order, whatever broker leads it."""
 
+import asyncio
 import inspect
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -22,6 +23,7 @@ from maxq.remoting.server import RemotingServer
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.broker_world import FakeConnection, connection
 
 QUEUE = MessageQueue("T", "__syslo__global__", 0)
@@ -74,11 +76,12 @@ class Broker:
 
 
 class Brokers:
-    """Brokers a and b, of which `away` cannot be asked."""
+    """Brokers a and b, of which `away` cannot be asked, and `slow` answer after three seconds."""
 
     def __init__(self) -> None:
         self.clock = SimClock()
         self.away: set[str] = set()
+        self.slow: set[str] = set()
         self.asked = 0
         self.a, self.b = Broker("a", self), Broker("b", self)
 
@@ -90,9 +93,21 @@ class Brokers:
             broker.mappings.update(detail, force=False)
 
     async def ask(
-        self, name: str, topic: str, code: int, ext: Mapping[str, str], body: bytes | None = None
+        self,
+        name: str,
+        topic: str,
+        code: int,
+        ext: Mapping[str, str],
+        body: bytes | None = None,
+        until: float | None = None,
     ) -> RemotingCommand:
         self.asked += 1
+        if name in self.slow:
+            try:
+                async with asyncio.timeout_at(until):
+                    await asyncio.sleep(3)
+            except TimeoutError:
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{name} did not answer") from None
         if name in self.away:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{name} is away")
         return await getattr(self, name).process(code, body, {**ext, "lo": "false"})  # type: ignore[no-any-return]
@@ -150,6 +165,20 @@ async def test_one_that_is_away_has_no_say(brokers: Brokers) -> None:
     brokers.lead(MOVED)
     brokers.away.add("a")
     assert await brokers.b.lock("new", QUEUE, ORDINARY) == [ORDINARY, QUEUE]
+
+
+def test_one_that_does_not_answer_has_no_say_before_the_client_gives_up() -> None:
+    """Java's clients wait one second for a lock."""
+
+    async def story(world: SimWorld) -> float:
+        brokers = Brokers()
+        brokers.lead(MOVED)
+        brokers.slow.add("a")
+        begun = world.loop.time()
+        assert await brokers.b.lock("new") == [QUEUE]
+        return world.loop.time() - begun
+
+    assert run_simulation(story, seed=1) == pytest.approx(0.7, abs=0.01)
 
 
 async def test_other_queues_are_locked_as_ever(brokers: Brokers) -> None:

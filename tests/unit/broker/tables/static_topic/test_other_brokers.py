@@ -1,5 +1,6 @@
 """Where requests about parts on other brokers go."""
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -12,21 +13,31 @@ from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.static_topic import LogicQueueMappingItem as Item
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
+from maxq.testing.simulation import SimWorld, run_simulation
 
 
 class Network:
-    """A group of brokers, by id, and who was asked. RocketMQ's slaves do not say that they are some."""
+    """A group of brokers, by id, and who was asked. RocketMQ's slaves do not say that they are some.
+
+    Attributes:
+        timeouts: how many ms each had to answer.
+        route_seconds: how long the name server takes.
+    """
 
     def __init__(self, *ids: int) -> None:
         self.answer: dict[str, str] = {}
         self.addresses = {number: f"10.0.0.{number}:10911" for number in ids}
         self.asked: list[str] = []
+        self.timeouts: list[int] = []
+        self.route_seconds = 0.0
 
     async def route(self, topic: str) -> TopicRouteData:
+        await asyncio.sleep(self.route_seconds)
         return TopicRouteData(broker_datas=[BrokerData("C", "broker-a", dict(self.addresses))])
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         self.asked.append(address)
+        self.timeouts.append(timeout_ms)
         return RemotingCommand(ResponseCode.PULL_NOT_FOUND if self.answer else 0, dict(self.answer))
 
 
@@ -59,3 +70,21 @@ async def test_only_a_master_is_asked_for_anything_else() -> None:
     with pytest.raises(RequestRefusedError, match="does not list with a master"):
         await others.ask("broker-a", "T", RequestCode.PULL_MESSAGE, {})
     assert not network.asked
+
+
+def test_who_has_little_time_waits_no_longer_for_name_server_and_broker_together() -> None:
+    async def story(world: SimWorld) -> list[int]:
+        network = Network(0)
+        network.route_seconds = 0.5
+
+        async def ask(within_seconds: float) -> None:
+            others = OtherBrokers(cast(RemotingClient, network), network.route, lambda: 1_000)
+            await others.ask("broker-a", "T", RequestCode.LOCK_BATCH_MQ, {}, until=world.loop.time() + within_seconds)
+
+        await ask(0.7)
+        await ask(5.0)
+        with pytest.raises(RequestRefusedError, match="did not tell in time where broker broker-a is"):
+            await ask(0.3)
+        return network.timeouts
+
+    assert run_simulation(story, seed=1) == [200, 1_000]
