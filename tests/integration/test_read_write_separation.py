@@ -300,7 +300,7 @@ async def test_a_commit_at_the_slave_for_a_topic_that_was_deleted_is_not_one_for
     assert group.committed(group.master) == -1
 
 
-@pytest.mark.parametrize("sent_before", [0, 3], ids=["at once", "behind new messages"])
+@pytest.mark.parametrize("sent_before", [0, 3, 5], ids=["at once", "behind some new messages", "behind as many"])
 async def test_commits_of_messages_that_nobody_has_any_more_pass_over_none_that_get_their_places(
     group: BrokerGroup, sent_before: int
 ) -> None:

@@ -163,6 +163,8 @@ class MasterApi:
             "maxqIfAhead": "true",
             "maxqReadAt": str(read_at),
         }
+        if not commit.is_copied:
+            ext["maxqNotCopied"] = "true"
         if commit.change:
             ext["maxqOperatorChange"] = str(commit.change)
         answer = await self._client.invoke(

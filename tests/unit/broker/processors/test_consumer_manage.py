@@ -150,6 +150,21 @@ async def test_what_a_slave_hands_over_of_lost_messages_counts_up_to_the_end_at_
     assert world.offsets.has_offset_reset("T", "G", 0) is (committed <= 10)
 
 
+@pytest.mark.parametrize(
+    ("more", "left"), [({"maxqNotCopied": "true"}, 10), ({}, 15)], ids=["lost", "of the slave's copy"]
+)
+async def test_what_a_slave_did_not_have_may_be_other_messages_now(more: dict[str, str], left: int) -> None:
+    """The master has stored five or more messages since its start."""
+    world = world_with_group()
+    world.store.fill("T", 0, [1000] * 17)
+    world.offsets.master_from = 1_000
+    ext = {**PLACE, "maxqIfAhead": "true", "maxqReadAt": "1400", "lo": "false", **more}
+    assert (await world.call(15, {**ext, "commitOffset": "9"})).code == 0
+    assert world.offsets.query_offset("G", "T", 0) == 9, "from before the start"
+    assert (await world.call(15, {**ext, "commitOffset": "15"})).code == 0
+    assert world.offsets.query_offset("G", "T", 0) == left
+
+
 async def test_a_slave_that_acts_may_lack_what_another_one_hands_over() -> None:
     world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"})
     ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1000", "lo": "false"}

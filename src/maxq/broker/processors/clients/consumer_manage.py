@@ -85,7 +85,8 @@ class ConsumerManageProcessor(RequestProcessor):
         maxqIfAhead: clients may have committed more at the master meanwhile. With maxqOperatorChange it names the
         operator's change of which the client knew: if that is the reset that waits, the reset has ended there. With
         maxqReadAt it says where in the log the messages were: the topic may have been deleted behind them, or this
-        master may have lost them with the end of its log, and gives their places to other messages. A member
+        master may have lost them with the end of its log, and gives their places to other messages (maxqNotCopied: that
+        slave did not have them when the client committed). A member
         of a new group says with maxqIfNone where the group begins, unless another member has said so before; the answer
         comes when that is on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset
         waits; a negative offset there says that the group has gone back to an earlier part."""
@@ -129,8 +130,9 @@ class ConsumerManageProcessor(RequestProcessor):
                      group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted and created again")
         is_slave = self._settings.store.broker_role == SLAVE
-        if read_at is not None and not is_slave and offset > self._store.taken_offset(topic, queue_id):
-            end = self._end_before(topic, queue_id, self._offsets.master_from)
+        is_copied = not fields.opt_bool("maxqNotCopied")
+        if read_at is not None and not is_slave and self._may_be_lost(topic, queue_id, offset, is_copied):
+            end = self._end_at_start(topic, queue_id)
             if self._offsets.query_offset(group, topic, queue_id) <= end:
                 self._offsets.lower(group, topic, queue_id, offset, end)
             return request.reply(ResponseCode.SUCCESS, f"The queue ended at {end}")
@@ -141,19 +143,30 @@ class ConsumerManageProcessor(RequestProcessor):
         commit = self._offsets.begin if begins else self._offsets.commit_offset
         commit(connection.remote_address, group, topic, queue_id, offset)
         if is_slave:
-            self._offsets.slave_commits.note(group, topic, queue_id, offset, connection.remote_address)
+            is_copied = offset <= self._store.taken_offset(topic, queue_id)
+            self._offsets.slave_commits.note(
+                group, topic, queue_id, offset, connection.remote_address, is_copied=is_copied
+            )
         return self._begun(request) if begins else request.reply()
 
-    def _end_before(self, topic: str, queue_id: int, physical_offset: int) -> int:
-        """Return the first offset of a queue of which the message begins at or behind a place of the log: the queue's
-        end if there is none, and if it is one of a BatchCQ topic."""
+    def _may_be_lost(self, topic: str, queue_id: int, offset: int, is_copied: bool) -> bool:
+        """Return whether this master may have lost what a slave's client had read before an offset."""
+        if offset > self._store.taken_offset(topic, queue_id):
+            return True
+        return not is_copied and self._is_newer_than_start(topic, queue_id, offset - 1)
 
-        def is_behind(offset: int) -> bool:
-            units = self._store.queue_units(topic, queue_id, offset, 1)
-            return bool(units) and units[0][0] >= physical_offset
+    def _is_newer_than_start(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Return whether a message was stored since this broker became the master. No message of a BatchCQ topic says
+        so."""
+        units = self._store.queue_units(topic, queue_id, offset, 1)
+        return bool(units) and units[0][0] >= self._offsets.master_from
 
+    def _end_at_start(self, topic: str, queue_id: int) -> int:
+        """Return where a queue ended when this broker became the master; of a BatchCQ topic where it ends now."""
         low, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        return low + bisect_left(range(low, end), True, key=is_behind)
+        return low + bisect_left(
+            range(low, end), True, key=lambda offset: self._is_newer_than_start(topic, queue_id, offset)
+        )
 
     def _may_have_begun_at_slave(self, fields: HeaderFields) -> bool:
         """Return whether a slave hands over a commit of a group that may have been made by its first use there, while

@@ -11,6 +11,9 @@ those of the messages before that place.
 At the master an operator's reset may wait for the group's next pull. A commit of a consumer that has not heard of it
 does not end it; one of a consumer that began where the operator has set the group does. So a commit is handed over with
 the number of the operator's change (operator_changes.py) that the copied offset had which its client was told here.
+
+A client may have read at the master what had not been copied when it committed here. If the master has lost that with
+its power, it gives the places to other messages, so such a commit says that it was not copied.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +26,7 @@ from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "slaveCommits.json"
 _CHANGES: Final = "operatorChanges"  # by topic@group and queue id
+_NOT_COPIED: Final = "notCopied"  # 1 by topic@group and queue id
 
 
 class SlaveCommit(NamedTuple):
@@ -33,6 +37,7 @@ class SlaveCommit(NamedTuple):
     queue_id: int
     offset: int  # queue offset
     change: int = 0  # number of the operators' last change of the offset at which the client began here; 0: not known
+    is_copied: bool = True  # this slave had all messages before the offset then
 
 
 class _Reader(NamedTuple):
@@ -50,7 +55,7 @@ class SlaveCommits(PeriodicManager):
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
-        self._pending: dict[_Place, tuple[int, int]] = {}  # offset and change
+        self._pending: dict[_Place, tuple[int, int, bool]] = {}  # offset, change, is_copied
         self._readers: dict[_Place, _Reader] = {}  # of queues whose offset an operator has set
 
     def __len__(self) -> int:
@@ -62,16 +67,19 @@ class SlaveCommits(PeriodicManager):
 
     def table(self) -> OffsetTable:
         """Return what was committed here and the master has not been told."""
-        return _table((place, offset) for place, (offset, _) in list(self._pending.items()))
+        return _table((place, offset) for place, (offset, _, _) in list(self._pending.items()))
 
-    def note(self, group: str, topic: str, queue_id: int, offset: int, client_host: str = "") -> None:
-        """Note the commit of the client at `client_host`. The newest one counts, even if it is smaller."""
+    def note(
+        self, group: str, topic: str, queue_id: int, offset: int, client_host: str = "", *, is_copied: bool = True
+    ) -> None:
+        """Note the commit of the client at `client_host`. The newest one counts, even if it is smaller. `is_copied`:
+        this slave has all messages before the offset now."""
         place = topic, group, queue_id
-        _, change = self._pending.get(place, (0, 0))
+        _, change, _ = self._pending.get(place, (0, 0, True))
         reader = self._readers.get(place)
         if reader is not None and reader.host == client_host:
             change = max(change, reader.change)
-        self._pending[place] = offset, change
+        self._pending[place] = offset, change, is_copied
         self._is_dirty = True
 
     def note_reader(self, client_host: str, group: str, topic: str, queue_id: int, change: int) -> None:
@@ -82,7 +90,7 @@ class SlaveCommits(PeriodicManager):
                 here since, for that one may not have heard of the change.
         """
         place = topic, group, queue_id
-        _, change = self._pending.get(place, (0, change))
+        _, change, _ = self._pending.get(place, (0, change, True))
         self._readers[place] = _Reader(client_host, change)
 
     def queues_before(self, change_of: Callable[[str], int]) -> dict[str, list[int]]:
@@ -93,7 +101,7 @@ class SlaveCommits(PeriodicManager):
             change_of: number of the last change of a key; 0: there is none.
         """
         found: dict[str, list[int]] = {}
-        for (topic, group, queue_id), (_, change) in self._pending.items():
+        for (topic, group, queue_id), (_, change, _) in self._pending.items():
             if change < change_of(key := f"{topic}@{group}"):
                 found.setdefault(key, []).append(queue_id)
         return found
@@ -101,14 +109,14 @@ class SlaveCommits(PeriodicManager):
     def drop(self, commit: SlaveCommit) -> None:
         """Remove a commit that the master has accepted or refused. A newer one for the queue stays."""
         place = commit.topic, commit.group, commit.queue_id
-        if self._pending.get(place) == (commit.offset, commit.change):
+        if self._pending.get(place) == (commit.offset, commit.change, commit.is_copied):
             del self._pending[place]
             self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
         """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are removed."""
-        for (topic, group, queue_id), (offset, change) in list(self._pending.items()):
-            commit = SlaveCommit(topic, group, queue_id, offset, change)
+        for (topic, group, queue_id), (offset, change, is_copied) in list(self._pending.items()):
+            commit = SlaveCommit(topic, group, queue_id, offset, change, is_copied)
             if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
                 self.drop(commit)
             else:
@@ -138,15 +146,24 @@ class SlaveCommits(PeriodicManager):
 
     def to_json(self) -> dict[str, Any]:
         pending = list(self._pending.items())
-        changes = _table((place, change) for place, (_, change) in pending if change)
-        return {"offsetTable": _table((place, offset) for place, (offset, _) in pending)} | (
-            {_CHANGES: changes} if changes else {}
-        )
+        more = {
+            _CHANGES: _table((place, change) for place, (_, change, _) in pending if change),
+            _NOT_COPIED: _table((place, 1) for place, (_, _, is_copied) in pending if not is_copied),
+        }
+        return {
+            "offsetTable": _table((place, offset) for place, (offset, _, _) in pending),
+            **{name: table for name, table in more.items() if table},
+        }
 
     def from_json(self, value: dict[str, Any]) -> None:
         changes = read_offset_table({"offsetTable": value.get(_CHANGES) or {}})
+        not_copied = read_offset_table({"offsetTable": value.get(_NOT_COPIED) or {}})
         self._pending = {
-            (*split_key(key), queue_id): (offset, changes.get(key, {}).get(queue_id, 0))
+            (*split_key(key), queue_id): (
+                offset,
+                changes.get(key, {}).get(queue_id, 0),
+                queue_id not in not_copied.get(key, {}),
+            )
             for key, row in read_offset_table(value).items()
             for queue_id, offset in row.items()
         }
