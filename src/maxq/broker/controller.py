@@ -805,7 +805,7 @@ class BrokerController:
             if was_slave:
                 await run_blocking(self.topics.add_found, self._topics_with_messages, self._newest_message_ms)
             slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
-            self.offsets.master_from = self.store.max_physical_offset
+            self.offsets.begin_as_master(self.store.max_physical_offset)
             self.offsets.not_beyond(self.store.max_offset)
         self.groups.begin(slave_until)
         await run_blocking(self.store_owner.record, role, slave_until)

@@ -163,8 +163,8 @@ class MasterApi:
             "maxqIfAhead": "true",
             "maxqReadAt": str(read_at),
         }
-        if not commit.is_copied:
-            ext["maxqNotCopied"] = "true"
+        if commit.not_copied_of:
+            ext["maxqNotCopiedOf"] = str(commit.not_copied_of)
         if commit.change:
             ext["maxqOperatorChange"] = str(commit.change)
         answer = await self._client.invoke(

@@ -205,7 +205,7 @@ class RoleService:
         settings.broker = replace(settings.broker, broker_id=broker_id)
         self._address.broker_id = broker_id
         self._store.update_config(settings.store)
-        self._offsets.master_from = self._store.max_physical_offset
+        self._offsets.begin_as_master(self._store.max_physical_offset)
         if role != SLAVE and not self._store.dispatch_behind_bytes:  # else queues end where they had room
             self._offsets.not_beyond(self._store.max_offset)
         await TABLES.run(self._owner.record, role)

@@ -465,6 +465,7 @@ class SlaveSynchronize:
             )
             if 0 < log_end_of(first) < committed:
                 raise RemoteProtocolError("it knows of less of the log than is committed here, and leads no more")
+            offsets.note_master(first)
             if "deletedTopics" in first:
                 self._tables.adopt_deletions(first["deletedTopics"])
             named: set[str] | None = set() if offsets.has_news_of_operators(first) else None

@@ -151,13 +151,24 @@ async def test_what_a_slave_hands_over_of_lost_messages_counts_up_to_the_end_at_
 
 
 @pytest.mark.parametrize(
-    ("more", "left"), [({"maxqNotCopied": "true"}, 10), ({}, 15)], ids=["lost", "of the slave's copy"]
+    ("more", "settings", "left"),
+    [
+        ({"maxqNotCopiedOf": "70"}, {}, 10),
+        ({"maxqNotCopiedOf": "1"}, {}, 10),
+        ({"maxqNotCopiedOf": "100"}, {}, 15),
+        ({}, {}, 15),
+        ({"maxqNotCopiedOf": "70"}, {"enableDLegerCommitLog": "true"}, 15),
+    ],
+    ids=["read before the start", "nobody knows when", "read since then", "of the slave's copy", "of a DLedger group"],
 )
-async def test_what_a_slave_did_not_have_may_be_other_messages_now(more: dict[str, str], left: int) -> None:
-    """The master has stored five or more messages since its start."""
-    world = world_with_group()
+async def test_what_a_slave_did_not_have_may_be_other_messages_now(
+    more: dict[str, str], settings: dict[str, str], left: int
+) -> None:
+    """The master has stored five or more messages since its start, and one that was not started again has all that was
+    read there: a slave that lagged made it give them to the group once more."""
+    world = world_with_group(settings)
     world.store.fill("T", 0, [1000] * 17)
-    world.offsets.master_from = 1_000
+    world.offsets.master_from, world.offsets.master_since = 1_000, 100
     ext = {**PLACE, "maxqIfAhead": "true", "maxqReadAt": "1400", "lo": "false", **more}
     assert (await world.call(15, {**ext, "commitOffset": "9"})).code == 0
     assert world.offsets.query_offset("G", "T", 0) == 9, "from before the start"

@@ -85,11 +85,12 @@ class ConsumerManageProcessor(RequestProcessor):
         maxqIfAhead: clients may have committed more at the master meanwhile. With maxqOperatorChange it names the
         operator's change of which the client knew: if that is the reset that waits, the reset has ended there. With
         maxqReadAt it says where in the log the messages were: the topic may have been deleted behind them, or this
-        master may have lost them with the end of its log, and gives their places to other messages (maxqNotCopied: that
-        slave did not have them when the client committed). A member
-        of a new group says with maxqIfNone where the group begins, unless another member has said so before; the answer
-        comes when that is on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset
-        waits; a negative offset there says that the group has gone back to an earlier part."""
+        master may have lost them with the end of its log, and gives their places to other messages. With
+        maxqNotCopiedOf the slave says that it did not have them when the client committed, and since when (ms) the
+        master is one at which they were read: if that is this one, it has not lost them. A member of a new group says
+        with maxqIfNone where the group begins, unless another member has said so before; the answer comes when that is
+        on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset waits; a negative
+        offset there says that the group has gone back to an earlier part."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -130,8 +131,8 @@ class ConsumerManageProcessor(RequestProcessor):
                      group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted and created again")
         is_slave = self._settings.store.broker_role == SLAVE
-        is_copied = not fields.opt_bool("maxqNotCopied")
-        if read_at is not None and not is_slave and self._may_be_lost(topic, queue_id, offset, is_copied):
+        not_copied_of = fields.opt_long("maxqNotCopiedOf") or 0
+        if read_at is not None and not is_slave and self._may_be_lost(topic, queue_id, offset, not_copied_of):
             end = self._end_at_start(topic, queue_id)
             if self._offsets.query_offset(group, topic, queue_id) <= end:
                 self._offsets.lower(group, topic, queue_id, offset, end)
@@ -145,15 +146,19 @@ class ConsumerManageProcessor(RequestProcessor):
         if is_slave:
             is_copied = offset <= self._store.taken_offset(topic, queue_id)
             self._offsets.slave_commits.note(
-                group, topic, queue_id, offset, connection.remote_address, is_copied=is_copied
-            )
+                group, topic, queue_id, offset, connection.remote_address,
+                not_copied_of=0 if is_copied else self._offsets.copied_master_since,
+            )  # fmt: skip
         return self._begun(request) if begins else request.reply()
 
-    def _may_be_lost(self, topic: str, queue_id: int, offset: int, is_copied: bool) -> bool:
-        """Return whether this master may have lost what a slave's client had read before an offset."""
+    def _may_be_lost(self, topic: str, queue_id: int, offset: int, not_copied_of: int) -> bool:
+        """Return whether this master may have lost what a slave's client had read before an offset. Members of DLedger
+        groups read only what each leader has."""
         if offset > self._store.taken_offset(topic, queue_id):
             return True
-        return not is_copied and self._is_newer_than_start(topic, queue_id, offset - 1)
+        if not_copied_of in (0, self._offsets.master_since) or self._settings.store.enable_dleger_commit_log:
+            return False
+        return self._is_newer_than_start(topic, queue_id, offset - 1)
 
     def _is_newer_than_start(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return whether a message was stored since this broker became the master. No message of a BatchCQ topic says

@@ -29,7 +29,7 @@ from maxq.broker.tables.offset.offset_table import (
 from maxq.broker.tables.offset.operator_changes import NAME as CHANGES_NAME
 from maxq.broker.tables.offset.operator_changes import OperatorChanges, of_group
 from maxq.broker.tables.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
-from maxq.broker.tables.offset.slave_commits import SlaveCommit, SlaveCommits
+from maxq.broker.tables.offset.slave_commits import UNKNOWN_MASTER, SlaveCommit, SlaveCommits
 from maxq.broker.tables.persistent_manager import PeriodicManager, next_version, object_member
 from maxq.broker.tables.topic.topic_validator import SYSTEM_GROUP_PREFIX
 from maxq.config.settings import BrokerSettings
@@ -46,6 +46,8 @@ FILE_NAME: Final = "consumerOffset.json"
 #: a client that has not heard of the operators' last change.
 UNHEARD: Final = "commitsBeforeChanges"
 NOTHING_UNHEARD: Final[Mapping[str, Collection[int]]] = {}
+#: On the first page of a master's offsets: `ConsumerOffsetManager.master_since`.
+MASTER_SINCE: Final = "masterSince"
 
 _HAS_ACTED: Final = "hasActed"
 _RESETS: Final = "resets"
@@ -74,6 +76,8 @@ class ConsumerOffsetManager(PeriodicManager):
             and what consumers have committed since; -1: in none.
         master_from: of a master: physical end of its log when it became one. Messages behind it may have the places of
             others that it has lost.
+        master_since: of a master: since when it is one, ms since 1970. No two times are the same.
+        copied_master_since: of a slave: `master_since` of the master whose offsets it last asked for.
         changes: when operators have last set or removed offsets (operator_changes.py). What another broker of the group
             says of such a key counts only if it knows of that.
     """
@@ -104,7 +108,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self._oldest: OffsetTable | None = None  # that the first page of the copy under way says
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
-        self.master_from = 0
+        self.master_from = self.master_since = 0
+        self.copied_master_since = UNKNOWN_MASTER
         self.changes = OperatorChanges()
         self._commits = 0
         self._places = PageMarks()
@@ -329,6 +334,11 @@ class ConsumerOffsetManager(PeriodicManager):
         """Begin to copy the master's table: `take_from_master` for each page, then `took_from_master`."""
         self._oldest = None
 
+    def begin_as_master(self, log_end: int) -> None:
+        """Note that this broker becomes the master now, and where its log ends, in bytes."""
+        self.master_from = log_end
+        self.master_since = max(self._clock.wall_ms(), self.master_since + 1, UNKNOWN_MASTER + 1)
+
     def take_from_master(self, page: dict[str, Any]) -> None:
         """Replace offsets of this table by those of a page of the master's. Offsets that only this table has stay, and
         so do those that clients have committed here and that the master has yet to get.
@@ -349,6 +359,12 @@ class ConsumerOffsetManager(PeriodicManager):
             for key in changed:
                 self._keys.add(key)
             self._is_dirty = True
+
+    def note_master(self, first_page: dict[str, Any]) -> None:
+        """Note at a slave since when the master is one of which a page of the offsets is the first; Java's do not say
+        it."""
+        since = first_page.get(MASTER_SINCE)
+        self.copied_master_since = since if type(since) is int and since > 0 else UNKNOWN_MASTER
 
     def forget_commits_before_changes(self, first_page: dict[str, Any]) -> None:
         """Forget what clients have committed at this slave for those groups and topics whose offsets an operator has

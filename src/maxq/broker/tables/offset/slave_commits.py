@@ -12,8 +12,8 @@ At the master an operator's reset may wait for the group's next pull. A commit o
 does not end it; one of a consumer that began where the operator has set the group does. So a commit is handed over with
 the number of the operator's change (operator_changes.py) that the copied offset had which its client was told here.
 
-A client may have read at the master what had not been copied when it committed here. If the master has lost that with
-its power, it gives the places to other messages, so such a commit says that it was not copied.
+A client may have read at the master what had not been copied when it committed here. If the master loses that with its
+power, it gives the places to other messages. So such a commit says since when the master at which that was read is one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,10 @@ from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "slaveCommits.json"
 _CHANGES: Final = "operatorChanges"  # by topic@group and queue id
-_NOT_COPIED: Final = "notCopied"  # 1 by topic@group and queue id
+_NOT_COPIED: Final = "notCopied"  # SlaveCommit.not_copied_of by topic@group and queue id
+
+#: `not_copied_of` of a commit that was made before the master has told since when it is one.
+UNKNOWN_MASTER: Final = 1
 
 
 class SlaveCommit(NamedTuple):
@@ -37,7 +40,9 @@ class SlaveCommit(NamedTuple):
     queue_id: int
     offset: int  # queue offset
     change: int = 0  # number of the operators' last change of the offset at which the client began here; 0: not known
-    is_copied: bool = True  # this slave had all messages before the offset then
+    not_copied_of: int = (
+        0  # 0: this slave had all messages before the offset then; else since when the master was one, ms
+    )
 
 
 class _Reader(NamedTuple):
@@ -55,7 +60,7 @@ class SlaveCommits(PeriodicManager):
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
-        self._pending: dict[_Place, tuple[int, int, bool]] = {}  # offset, change, is_copied
+        self._pending: dict[_Place, tuple[int, int, int]] = {}  # offset, change, not_copied_of
         self._readers: dict[_Place, _Reader] = {}  # of queues whose offset an operator has set
 
     def __len__(self) -> int:
@@ -70,16 +75,16 @@ class SlaveCommits(PeriodicManager):
         return _table((place, offset) for place, (offset, _, _) in list(self._pending.items()))
 
     def note(
-        self, group: str, topic: str, queue_id: int, offset: int, client_host: str = "", *, is_copied: bool = True
+        self, group: str, topic: str, queue_id: int, offset: int, client_host: str = "", *, not_copied_of: int = 0
     ) -> None:
-        """Note the commit of the client at `client_host`. The newest one counts, even if it is smaller. `is_copied`:
-        this slave has all messages before the offset now."""
+        """Note the commit of the client at `client_host`. The newest one counts, even if it is smaller.
+        `not_copied_of`: as SlaveCommit has it."""
         place = topic, group, queue_id
-        _, change, _ = self._pending.get(place, (0, 0, True))
+        _, change, _ = self._pending.get(place, (0, 0, 0))
         reader = self._readers.get(place)
         if reader is not None and reader.host == client_host:
             change = max(change, reader.change)
-        self._pending[place] = offset, change, is_copied
+        self._pending[place] = offset, change, not_copied_of
         self._is_dirty = True
 
     def note_reader(self, client_host: str, group: str, topic: str, queue_id: int, change: int) -> None:
@@ -90,7 +95,7 @@ class SlaveCommits(PeriodicManager):
                 here since, for that one may not have heard of the change.
         """
         place = topic, group, queue_id
-        _, change, _ = self._pending.get(place, (0, change, True))
+        _, change, _ = self._pending.get(place, (0, change, 0))
         self._readers[place] = _Reader(client_host, change)
 
     def queues_before(self, change_of: Callable[[str], int]) -> dict[str, list[int]]:
@@ -109,14 +114,14 @@ class SlaveCommits(PeriodicManager):
     def drop(self, commit: SlaveCommit) -> None:
         """Remove a commit that the master has accepted or refused. A newer one for the queue stays."""
         place = commit.topic, commit.group, commit.queue_id
-        if self._pending.get(place) == (commit.offset, commit.change, commit.is_copied):
+        if self._pending.get(place) == (commit.offset, commit.change, commit.not_copied_of):
             del self._pending[place]
             self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
         """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are removed."""
-        for (topic, group, queue_id), (offset, change, is_copied) in list(self._pending.items()):
-            commit = SlaveCommit(topic, group, queue_id, offset, change, is_copied)
+        for (topic, group, queue_id), (offset, change, not_copied_of) in list(self._pending.items()):
+            commit = SlaveCommit(topic, group, queue_id, offset, change, not_copied_of)
             if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
                 self.drop(commit)
             else:
@@ -148,7 +153,7 @@ class SlaveCommits(PeriodicManager):
         pending = list(self._pending.items())
         more = {
             _CHANGES: _table((place, change) for place, (_, change, _) in pending if change),
-            _NOT_COPIED: _table((place, 1) for place, (_, _, is_copied) in pending if not is_copied),
+            _NOT_COPIED: _table((place, master) for place, (_, _, master) in pending if master),
         }
         return {
             "offsetTable": _table((place, offset) for place, (offset, _, _) in pending),
@@ -162,7 +167,7 @@ class SlaveCommits(PeriodicManager):
             (*split_key(key), queue_id): (
                 offset,
                 changes.get(key, {}).get(queue_id, 0),
-                queue_id not in not_copied.get(key, {}),
+                not_copied.get(key, {}).get(queue_id, 0),
             )
             for key, row in read_offset_table(value).items()
             for queue_id, offset in row.items()

@@ -698,7 +698,7 @@ def test_what_clients_committed_here_outlives_the_masters_smaller_offsets() -> N
     offsets.take_from_master(masters)
     assert offsets.query_offsets("G", "T") == {0: 8, 1: 5, 2: 5}
     ahead = offsets.ahead_of_master({"T@G": {0: 5, 1: 5, 2: 5}})
-    assert [tuple(commit) for commit in ahead] == [("T", "G", 0, 8, 0, True)]
+    assert [tuple(commit) for commit in ahead] == [("T", "G", 0, 8, 0, 0)]
 
 
 def test_the_version_a_group_goes_on_with_is_kept() -> None:

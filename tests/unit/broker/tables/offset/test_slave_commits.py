@@ -24,14 +24,13 @@ def slave(before: BrokerWorld | None = None) -> BrokerWorld:
 def test_commits_are_there_after_a_restart() -> None:
     world = slave()
     world.offsets.slave_commits.note("G", "T", 3, 12)
-    world.offsets.slave_commits.note("x", "T@%RETRY%G", 0, 5, is_copied=False)
+    world.offsets.slave_commits.note("x", "T@%RETRY%G", 0, 5, not_copied_of=70)
     world.offsets.persist()
     again = slave(world).offsets
     assert set(again.ahead_of_master({"T@G": {3: 11}})) == {
         SlaveCommit("T", "G", 3, 12),
-        SlaveCommit(
-            "T@%RETRY%G", "x", 0, 5, is_copied=False
-        ),  # the key's last @ parts topic and group, as in the table of offsets
+        # the key's last @ parts topic and group, as in the table of offsets
+        SlaveCommit("T@%RETRY%G", "x", 0, 5, not_copied_of=70),
     }
 
 
