@@ -130,7 +130,7 @@ async def test_bad_accounts_and_paths_of_others_are_refused(broker: GuardedBroke
     victim.write_text("a: b")
     for path in (str(victim), "/etc/passwd", str(main_file(broker).parent / "acl" / ".." / ".." / "x.yml")):
         answer = await broker.ask(53, ADMIN, None, globalWhiteAddrs="1.1.1.1", aclFileFullPath=path)
-        assert answer.code == 211 and "no file of access control" in (answer.remark or "")
+        assert answer.code == 211 and "not one of the files of access control" in (answer.remark or "")
     assert (await broker.ask(53, ADMIN, None, globalWhiteAddrs="1.1.1")).code == 211
     assert (await broker.ask(54, ADMIN)).code == 3
     assert (main_file(broker).read_text(), victim.read_text()) == (before, "a: b")

@@ -183,8 +183,8 @@ async def test_settings_tell_no_secret_and_cannot_switch_access_control_off(brok
         ({**ACL_2, "aclEnable": "true"}, "exclude each other"),
         ({"aclEnable": "true"}, "rocketmqHome"),
         ({"authenticationEnabled": "true", "initAuthenticationUser": "hush"}, "no JSON object"),
-        ({"authenticationEnabled": "true", "initAuthenticationUser": '{"username":"hush"}'}, "is {"),
-        ({"innerClientAuthenticationCredentials": '{"accessKey":"hush"}'}, "is {"),
+        ({"authenticationEnabled": "true", "initAuthenticationUser": '{"username":"hush"}'}, "must be {"),
+        ({"innerClientAuthenticationCredentials": '{"accessKey":"hush"}'}, "must be {"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_without_secrets(

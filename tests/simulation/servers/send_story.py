@@ -530,6 +530,7 @@ class SendStory:
             start = SendStart(producer, message, queue, timeout_ms, is_batch=False)
             sending = SendCall(start, under_way)
             sending.give(self._loop)
+            sending.post()
             try:
                 await under_way.is_over.wait()
             except asyncio.CancelledError:

@@ -128,8 +128,12 @@ class SendCall:
         self._loop = loop
         self._open_calls.add(self)
 
-    def _post(self) -> None:
-        """Send, or let the loop do it."""
+    def post(self) -> None:
+        """Send, or let the loop do it. Any thread may call it, after `give`.
+
+        Raises:
+            MaxQError: something about the message or the call is wrong.
+        """
         loop = self._loop
         assert loop is not None, "it was given"
         if self.done():  # the loop has ended since then
@@ -195,7 +199,7 @@ class SendCall:
             NotRunningError: the loop was ended before.
             MaxQError: something about the message or the call is wrong, or it could not be sent.
         """
-        self._post()
+        self.post()
         self._ended.acquire()
         self._ended.release()
         if self._error is not None:

@@ -22,6 +22,7 @@ from tests.integration.broker.harness import SUSPEND, RunningBroker
 
 RECORDED = WIRE / "broker"
 PULL_MESSAGE = 11
+CHANGE_INVISIBLE_TIME = 200_053
 IS_ANSWER = 1  # in the flag of a command
 PATIENCE_SECONDS = 60
 SETTINGS = {
@@ -103,11 +104,15 @@ def shape(answer: RemotingCommand) -> tuple[int, set[str], object]:
 
 
 def hurry(request: RemotingCommand) -> None:
-    """A pull does not wait for messages, a pop is of now."""
+    """A pull does not wait for messages; a pop is of now, as is a change of the time of one: ours refuses a change that
+    comes when that time was over."""
     if request.code == PULL_MESSAGE:
         request.ext["sysFlag"] = str(int(request.ext["sysFlag"]) & ~SUSPEND)
     elif request.code > 200_000 and "bornTime" in request.ext:
         request.ext["bornTime"] = str(SystemClock().wall_ms())
+    elif request.code == CHANGE_INVISIBLE_TIME:
+        offset, _, *rest = request.ext["extraInfo"].split()
+        request.ext["extraInfo"] = " ".join([offset, str(SystemClock().wall_ms()), *rest])
 
 
 @pytest.mark.parametrize("run", ["json", "binary"])
