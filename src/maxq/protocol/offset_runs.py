@@ -17,17 +17,17 @@ def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def written_runs(numbers: Iterable[int]) -> str:
-    """Return the text for numbers in any order."""
+    """Return the text that lists queue offsets as ranges, such as `12,20-35`. The offsets may be in any order."""
     return ",".join(
         str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(sorted(set(numbers)))
     )
 
 
 def read_runs(text: str) -> list[tuple[int, int]]:
-    """Return the ranges [first, end) of a text.
+    """Return the ranges [first, end) of queue offsets that a text such as `12,20-35` lists.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text does not have this form.
     """
     found = []
     for part in text.split(",") if text else ():

@@ -101,7 +101,7 @@ class BatchedReads:
         epoll = select.epoll()
         try:
             asyncio.get_running_loop().add_reader(epoll.fileno(), self._readable)
-        except BaseException:
+        except OSError:
             epoll.close()
             raise
         self._epoll, self.descriptor = epoll, epoll.fileno()

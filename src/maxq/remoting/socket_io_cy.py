@@ -44,12 +44,12 @@ if TYPE_CHECKING:
         def write(self, buffers: Sequence[bytes | memoryview]) -> None: ...
 
     class Lent(Receiving, Protocol):
-        """Connection, as far as a thread may receive on it."""
+        """The part of a Connection that a thread uses which receives on it."""
 
         _socket: int
 
     class Lender(Protocol):
-        """BatchedReads, as far as it lends connections."""
+        """The part of BatchedReads that `lend`, `receive_lent` and `give_back` use."""
 
         descriptor: int
         is_at_work: bool

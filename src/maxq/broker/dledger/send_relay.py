@@ -82,7 +82,7 @@ class SendRelay:
         self._kept_bytes = 0
 
     def register(self, server: RemotingServer) -> None:
-        """Wrap the processors that are registered now."""
+        """Handle sends before the processors that the server has for them now."""
         for code in SENDS:
             self._behind[code] = server.processor(code)
             server.register(code, self)

@@ -340,7 +340,7 @@ class LogWalk:
             at += 1
 
     def _goes_on(self, number: int) -> bool:
-        """Return whether a later file has entries."""
+        """Return whether a data file behind the one with this number has entries of the DLedger log."""
         for later in self.files.log[number + 1 :]:
             view = self._view(later)
             if view is None or not holds_data(self._regions[later.from_offset], 0, len(view)):

@@ -315,7 +315,8 @@ class ConsumerOffsetManager(PeriodicManager):
             self.slave_commits.note_reader(client_host, group, topic, queue_id, change)
 
     def unheard(self) -> dict[str, list[int]]:
-        """Return what a slave says of `UNHEARD`."""
+        """Return, by `topic@group`, the queues whose last commit at this slave is of a client that had not heard of the
+        operators' last change."""
         return self.slave_commits.queues_before(self.changes.of)
 
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:

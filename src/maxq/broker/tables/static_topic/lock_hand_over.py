@@ -43,7 +43,7 @@ class LockHandOver:
         self._locks = locks
 
     def place(self, server: RemotingServer) -> None:
-        """Wrap the processors that are registered now."""
+        """Handle requests to lock and unlock queues before the processors that the server has for them now."""
         for code, handle in ((RequestCode.LOCK_BATCH_MQ, self._lock), (RequestCode.UNLOCK_BATCH_MQ, self._unlock)):
             server.register(code, self._before(server.processor(code), handle))
 

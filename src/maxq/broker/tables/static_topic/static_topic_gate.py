@@ -138,7 +138,7 @@ class StaticTopicGate:
         self._change = asyncio.Event()  # the next one of the mappings
 
     def place(self, server: RemotingServer) -> None:
-        """Wrap the processors that are registered now."""
+        """Handle requests for queues of static topics before the processors that the server has for them now."""
         handlers: dict[int, tuple[str, Callable[[GlobalQueue, Connection, RemotingCommand], Answer]]] = {
             RequestCode.SEND_MESSAGE: ("topic queueId", self._send),
             RequestCode.SEND_MESSAGE_V2: ("b e", self._send),
@@ -435,7 +435,7 @@ class StaticTopicGate:
     async def _send_where_it_was_set(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer the pull that hears of a reset."""
+        """End the reset that waits for a group, and answer its pull with the offset at which it is to go on."""
         answer = await self._committed(queue, connection, request)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
             return answer

@@ -42,7 +42,7 @@ class StaticTopics:
         self._lock_hand_over = LockHandOver(tables.mappings, others, locks)
 
     def register(self, server: RemotingServer) -> None:
-        """Wrap the processors that are registered now."""
+        """Handle requests for queues of static topics before the processors that the server has for them now."""
         self._gate.place(server)
         self._lock_hand_over.place(server)
 
