@@ -3,7 +3,9 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +23,9 @@ from maxq.api import (
     Producer,
     PushConsumer,
 )
-from maxq.errors import ConfigError, PipelineError
+from maxq.errors import ConfigError, DataLossError
 from maxq.pipeline.jobs import dlq
+from maxq.pipeline.jobs import replay as replay_job
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, archive_once
 from maxq.pipeline.jobs.dlq import DlqConfig, RedriveConfig, dlq_counts, dlq_groups, dlq_letters, dlq_redrive
 from maxq.pipeline.jobs.replay import Ranges, ReplayConfig, replay, replay_counts
@@ -203,10 +206,63 @@ def test_letters_that_are_deleted_between_count_and_send_are_told(
 
     monkeypatch.setattr(dlq, "only_covered", only_covered_and_purged)
     config = RedriveConfig(DlqConfig(cluster, ("expiring",)), tmp_path / "record", topic="Expiring")
-    with pytest.raises(PipelineError, match="10 messages were to be sent and 4 were"):
+    with pytest.raises(DataLossError, match=r"6 offsets \(0 to 5\) are lost: 10 messages were to be sent and 4 were"):
         dlq_redrive(spark, config)
     monkeypatch.undo()
     assert dlq_redrive(spark, config).rows == 0
+    assert done_of(config.record) == {"%DLQ%expiring/broker-a/0": [[6, 9]]}
+
+
+def done_of(record: Path) -> Any:
+    """Offsets in the last line of a record."""
+    line = json.loads(record.read_text().splitlines()[-1])
+    assert "done" in line
+    return line["ranges"]
+
+
+def test_messages_of_a_store_that_are_deleted_between_count_and_send_are_lost_and_the_piece_is_finished(
+    spark: SparkSession,
+    cluster: dict[str, str],
+    standalone: maxq.Standalone,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were recorded as sent. A piece of which a run died behind the commit was refused for good."""
+    make(standalone, "Back")
+    config = ReplayConfig(
+        cluster, store=(str(tmp_path / "store"),), broker_name="broker-a", chosen=Chosen(("Old",)),
+        mapped=Mapped(topic="Back"), record=tmp_path / "record", exactly_once=True,
+    )  # fmt: skip
+    ordered = in_order
+
+    with maxq.Standalone(store=tmp_path / "store") as server, Admin(server.namesrv_address) as admin:
+        make(server, "Old")
+        with Producer("old", server.namesrv_address) as producer:
+            producer.send_batch(
+                [Message("Old", b"%d" % n) for n in range(10)], queue=MessageQueue("Old", "broker-a", 0)
+            )
+
+        def purged(before: int) -> None:
+            admin.operations.purge_topic(server.broker_address, "Old", before_offset=before, dry_run=False)
+
+        def purged_and_ordered(*args: Any) -> DataFrame:
+            purged(6)
+            return ordered(*args)
+
+        monkeypatch.setattr(replay_job, "in_order", purged_and_ordered)
+        with pytest.raises(
+            DataLossError, match=r"6 offsets \(0 to 5\) are lost: 10 messages were to be sent and 4 were"
+        ):
+            replay(spark, config)
+        monkeypatch.undo()
+        assert done_of(tmp_path / "record") == {"Old/broker-a/0": [[6, 9]]}
+        head, begun, _ = (tmp_path / "record").read_text().splitlines()
+        (tmp_path / "record").write_text(f"{head}\n{begun}\n")  # it died behind the commit
+        purged(8)
+        lenient = replace(config, options={**cluster, "failOnDataLoss": "false"})
+        assert replay(spark, lenient).rows == 4
+        assert done_of(tmp_path / "record") == {"Old/broker-a/0": [[8, 9]]}
+    assert load(spark, cluster, "Back").count() == 4
 
 
 def test_dead_letters_are_told_with_their_cause_and_redriven_once(

@@ -1,13 +1,15 @@
 """A record of what was sent again: JSON lines, two a piece of work, added to and never rewritten.
 
     {"maxqRecord": 1, "id": "3f9a…", "what": "replay /archive"}
-    {"begun": 1794999999000, "ranges": {"Orders/broker-a/0": [[0, 499]]}, "incarnations": {}}
+    {"begun": 1794999999000, "rows": 500, "ranges": {"Orders/broker-a/0": [[0, 499]]}, "incarnations": {}}
     {"done": 1795000000000, "rows": 500, "ranges": {"Orders/broker-a/0": [[0, 499]]}, "incarnations": {}}
 
 Offsets that are done were looked at, and sent if they were chosen; a run with the same record passes over them. A
 piece that was begun and not done is done first, cut as it was: `id` and its offsets name it to MaxQ brokers, which take
-it once (delivery=exactly-once), however often it is sent. `incarnations` says which topic of its name a queue is of,
-where that was deleted before (ReportedOffset.incarnation): offsets of a topic that was made again are others.
+it once (delivery=exactly-once), however often it is sent. `rows` of a piece that was begun says how many messages were
+to be sent, where they were counted because retention may delete them meanwhile: what it deletes is not part of the line
+`done`. `incarnations` says which topic of its name a queue is of, where that was deleted before
+(ReportedOffset.incarnation): offsets of a topic that was made again are others.
 """
 
 import hashlib
@@ -49,6 +51,7 @@ class SentRecord:
         self.rows = 0
         self._ranges: dict[MessageQueue, list[Range]] = {}
         self.pending: dict[MessageQueue, list[Range]] = {}  # a piece that was begun and is not done
+        self.pending_rows: int | None = None  # how many messages it was to send, if they were counted
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         self._is_new = not lines
         for number, line in enumerate(lines, 1):
@@ -79,7 +82,7 @@ class SentRecord:
                 told = value["incarnations"]
                 self._incarnations |= {queue: int(told.get(name_of(queue), 0)) for queue in ranges}
             if "begun" in value:
-                self.pending = ranges
+                self.pending, self.pending_rows = ranges, value.get("rows")
             else:
                 self._count(int(value["rows"]), ranges)
             return
@@ -91,7 +94,7 @@ class SentRecord:
 
     def _count(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
         self.rows += rows
-        self.pending = {}
+        self.pending, self.pending_rows = {}, None
         for queue, some in ranges.items():
             self._ranges[queue] = union([*self._ranges.get(queue, ()), *some])
 
@@ -106,12 +109,17 @@ class SentRecord:
             self._append({"maxqRecord": VERSION, "id": self.id, "what": self._what})
             self._is_new = False
 
-    def begin_piece(self, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
-        """Note durably, before any of them is sent, that these offsets come next."""
+    def begin_piece(self, ranges: Mapping[MessageQueue, Sequence[Range]], rows: int | None = None) -> None:
+        """Note durably, before any of them is sent, that these offsets come next.
+
+        Args:
+            rows: how many messages are to be sent; None: they were not counted.
+        """
         self.begin()
-        self.pending = {queue: list(some) for queue, some in ranges.items()}
+        self.pending, self.pending_rows = {queue: list(some) for queue, some in ranges.items()}, rows
         self._note_incarnations(ranges)
-        self._append({"begun": SystemClock().wall_ms()} | self._told(ranges))
+        counted = {} if rows is None else {"rows": rows}
+        self._append({"begun": SystemClock().wall_ms()} | counted | self._told(ranges))
 
     def add(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
         """Note durably that these offsets are done, and how many rows of them were sent."""

@@ -154,8 +154,8 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
         dry_run: only count them.
 
     Raises:
-        PipelineError: the record is one of other groups; a letter does not say the topic it came from; letters were
-            deleted after they were counted.
+        DataLossError: letters were deleted after they were counted; the others were sent.
+        PipelineError: the record is one of other groups; a letter does not say the topic it came from.
     """
     connection = ConnectionOptions.parse(OptionValues(config.letters.options, FORMAT))
     record = SentRecord(config.record, config.what, partial(incarnations, connection))
@@ -173,7 +173,7 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
         _check_origins(letters)
     sink = {**config.letters.options, "keepProperties": ",".join(KEPT_PROPERTIES)}
     form = partial(redriven, topic=config.topic)
-    return send_pieces(spark, [ReplayPiece(letters, ranges, count)], sink, form, record)
+    return send_pieces(spark, [ReplayPiece(letters, Chosen(), ranges, count)], sink, form, record)
 
 
 def _check_origins(letters: DataFrame) -> None:

@@ -19,18 +19,30 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from maxq.errors import ConfigError, PipelineError
+from maxq.errors import ConfigError
 from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, intersect, subtract, union
 from maxq.pipeline.archive.record import SentRecord, piece_name
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, deleted_in_stores, read_archive, store_messages
+from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT
-from maxq.pipeline.options.write_options import EXACTLY_ONCE
+from maxq.pipeline.options.write_options import EXACTLY_ONCE, WriteOptions
+from maxq.pipeline.records.losses import Losses
+from maxq.pipeline.sink.sink_commit import deliver_decided
+from maxq.pipeline.source.positions import name_of
 from maxq.pipeline.store.store_source import store_options
-from maxq.pipeline.transforms.archive import QUEUE_KEY, only_covered
+from maxq.pipeline.transforms.archive import QUEUE_KEY, found_ranges, not_covered, only_covered
 from maxq.pipeline.transforms.pace import Pace, in_order, timed
-from maxq.pipeline.transforms.replay import COUNTS_SCHEMA, Chosen, Mapped, chosen_messages, sink_messages, target_counts
+from maxq.pipeline.transforms.replay import (
+    COUNTS_SCHEMA,
+    Chosen,
+    Mapped,
+    chosen_messages,
+    is_chosen,
+    sink_messages,
+    target_counts,
+)
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
 
@@ -44,8 +56,8 @@ class ReplayConfig:
     """What is sent again.
 
     Attributes:
-        options: of the sink: the connection, and what write_options.py has besides; of store directories
-            failOnDataLoss.
+        options: of the sink: the connection, and what write_options.py has besides; and failOnDataLoss, of store
+            directories.
         archive: the archive's folder …
         store: … or store directories.
         record: file of what is done; None: nothing is recorded, and nothing passed over.
@@ -80,15 +92,21 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class ReplayPiece:
-    """Messages that are sent between two lines of the record, and all offsets that were examined for them.
+    """Messages that are sent between two lines of the record.
 
     Attributes:
-        rows: how many messages there were when they were counted; None: they were not.
+        examined: all messages at `ranges`; those of `chosen` are sent.
+        rows: how many were to be sent when they were counted; None: they were not counted, because they stay.
     """
 
-    messages: DataFrame
+    examined: DataFrame
+    chosen: Chosen
     ranges: Ranges
     rows: int | None = None
+
+    @property
+    def messages(self) -> DataFrame:
+        return chosen_messages(self.examined, self.chosen)
 
 
 @dataclass(frozen=True)
@@ -108,14 +126,13 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
 
     Raises:
         ConfigError: there is no archive; the record is one of other work.
+        DataLossError: messages of a store were deleted after they were counted; the others were sent.
         PipelineError: brokers do not take a message.
     """
     record = _record_of(config)
     work = pieces(spark, config, record)
     form = partial(sink_messages, mapped=config.mapped)
-    of_store = store_options(config.options)
-    sink = {name: value for name, value in config.options.items() if name not in of_store}
-    return send_pieces(spark, work, sink, form, record, pace=config.pace, exactly_once=config.exactly_once)
+    return send_pieces(spark, work, config.options, form, record, pace=config.pace, exactly_once=config.exactly_once)
 
 
 def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
@@ -141,7 +158,7 @@ def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None)
     if record is not None and record.pending:
         pending = record.pending
         messages = only_covered(_messages_of(spark, config, pending), pending)
-        yield ReplayPiece(chosen_messages(messages, config.chosen), pending)
+        yield ReplayPiece(messages, config.chosen, pending, record.pending_rows)
         done = merged(done, pending)
     if config.archive is not None:
         yield from _archive_pieces(spark, config, config.archive, done)
@@ -217,11 +234,19 @@ def _times_in_order(files: Sequence[FileEntry]) -> dict[str, int]:
 
 def _store_pieces(spark: SparkSession, config: ReplayConfig, done: Ranges) -> Iterator[ReplayPiece]:
     messages = store_messages(spark, _store_source(config))
-    ends = messages.groupBy(*QUEUE_KEY).agg(F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"))
-    ranges = {
-        MessageQueue(row.topic, row.brokerName, row.queueId): [(row["first"], row["last"])] for row in ends.collect()
-    }
-    piece = piece_of(messages, ranges, done, config.chosen)
+    counted = (
+        not_covered(messages, done)
+        .withColumn("isChosen", is_chosen(config.chosen))
+        .groupBy(*QUEUE_KEY)
+        .agg(
+            F.min("queueOffset").alias("first"),
+            F.max("queueOffset").alias("last"),
+            F.count_if("isChosen").alias("rows"),
+        )
+        .collect()
+    )
+    ranges = {MessageQueue(row.topic, row.brokerName, row.queueId): [(row["first"], row["last"])] for row in counted}
+    piece = piece_of(messages, ranges, done, config.chosen, sum(row.rows for row in counted))
     if piece is not None:
         yield piece
 
@@ -231,18 +256,21 @@ def _store_source(config: ReplayConfig) -> ArchiveConfig:
     return ArchiveConfig("", options, config.store, config.chosen.topics, config.broker_name)
 
 
-def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) -> ReplayPiece | None:
+def piece_of(
+    messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen, rows: int | None = None
+) -> ReplayPiece | None:
     """Return the chosen ones of these messages; None if all their offsets are done.
 
     Args:
         ranges: their offsets.
         done: offsets that are passed over.
+        rows: see ReplayPiece.
     """
     left = {queue: subtract(some, done.get(queue, ())) for queue, some in ranges.items()}
     left = {queue: some for queue, some in left.items() if some}
     if not left:
         return None
-    return ReplayPiece(chosen_messages(only_covered(messages, left), chosen), left)
+    return ReplayPiece(only_covered(messages, left), chosen, left, rows)
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
@@ -260,14 +288,20 @@ def send_pieces(
 ) -> SentResult:
     """Send pieces one after the other; each goes into the record when all its messages were acknowledged.
 
+    Messages that are deleted after they were counted are lost. The others are sent, and the record has only those.
+
     Args:
-        options: of the sink.
+        options: of the sink, and failOnDataLoss.
         form: makes the sink's columns of a piece's.
         exactly_once: see ReplayConfig; needs a record.
 
     Raises:
-        PipelineError: brokers do not take a message; or there were fewer than had been counted.
+        DataLossError: messages were deleted after they were counted, unless failOnDataLoss is false.
+        PipelineError: brokers do not take a message.
     """
+    of_reading = store_options(options)
+    losses = Losses(fail=OptionValues(of_reading, FORMAT).flag("failOnDataLoss", True))
+    sink = {name: value for name, value in options.items() if name not in of_reading}
     if record is not None:
         record.begin()
     before = 0 if record is None else record.rows
@@ -275,28 +309,43 @@ def send_pieces(
     rows = count = 0
     begun: tuple[int, int] | None = None  # now, and the first message's time
     for piece in work:
-        ordered = in_order(piece.messages, tasks)
-        if pace.speed is not None:
-            if begun is None:
-                first = piece.messages.agg(F.min(F.unix_millis("storeTimestamp")).alias("first")).collect()[0]["first"]
-                begun = None if first is None else (SystemClock().wall_ms(), first)
-            start_ms, first_ms = begun or (0, 0)
-            ordered = timed(ordered, pace.speed, start_ms=start_ms, first_ms=first_ms)
-        if record is not None and record.pending != piece.ranges:
-            record.begin_piece(piece.ranges)
-        chosen = {**options, **pace.sink_options(tasks)}
+        chosen = {**sink, **pace.sink_options(tasks)}
         if exactly_once and record is not None:
             chosen |= {"delivery": EXACTLY_ONCE, "applicationId": piece_name(record.id, piece.ranges)}
-        sent = _write(form(ordered), chosen)
+        sent = None
+        if record is not None and record.pending == piece.ranges:
+            sent = _sent_before(chosen)
+        elif record is not None:
+            record.begin_piece(piece.ranges, piece.rows)
+        if sent is None:
+            ordered = in_order(piece.messages, tasks)
+            if pace.speed is not None:
+                begun = begun or _beginning(piece.messages)
+                start_ms, first_ms = begun or (0, 0)
+                ordered = timed(ordered, pace.speed, start_ms=start_ms, first_ms=first_ms)
+            sent = _write(form(ordered), chosen)
         rows, count = rows + sent, count + 1
+        gone = _gone(piece) if piece.rows is not None and sent < piece.rows else {}
         if record is not None:
-            record.add(sent, piece.ranges)
+            record.add(sent, {queue: subtract(some, gone.get(queue, ())) for queue, some in piece.ranges.items()})
         if piece.rows is not None and sent < piece.rows:
-            raise PipelineError(
-                f"{piece.rows} messages were to be sent and {sent} were: the others were deleted since they were "
-                "counted (retention, or a purge). The record has all of them, so another run sends what came since"
-            )
+            _tell_gone(gone, sent, piece.rows, losses)
     return SentResult(rows, count, before)
+
+
+def _beginning(messages: DataFrame) -> tuple[int, int] | None:
+    """Return the present time and the store time of the first message, in ms since 1970; None if there is none."""
+    first = messages.agg(F.min(F.unix_millis("storeTimestamp")).alias("first")).collect()[0]["first"]
+    return None if first is None else (SystemClock().wall_ms(), first)
+
+
+def _sent_before(options: Mapping[str, str]) -> int | None:
+    """Return how many messages of a piece that an earlier run began were sent, if that run decided it (exactly once).
+    Perhaps not all of them are there any more, so it could not be written again. None: it was not decided."""
+    sink = WriteOptions.parse(options)
+    if sink.application_id is None:
+        return None
+    return deliver_decided(sink, sink.application_id)
 
 
 def _write(messages: DataFrame, options: Mapping[str, str]) -> int:
@@ -305,3 +354,25 @@ def _write(messages: DataFrame, options: Mapping[str, str]) -> int:
     counted = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
     counted.write.format(FORMAT).options(**options).mode("append").save()
     return int(seen.get["rows"])
+
+
+def _gone(piece: ReplayPiece) -> dict[MessageQueue, list[Range]]:
+    """Return those offsets of a piece at which no message is any more."""
+    there: dict[MessageQueue, list[Range]] = {}
+    for row in found_ranges(piece.examined).collect():
+        there.setdefault(MessageQueue(row.topic, row.brokerName, row.queueId), []).append((row["first"], row["last"]))
+    return {queue: subtract(some, there.get(queue, ())) for queue, some in piece.ranges.items()}
+
+
+def _tell_gone(gone: Ranges, sent: int, rows: int, losses: Losses) -> None:
+    """Report offsets whose messages were deleted after they were counted. Raises DataLossError as Losses does."""
+    reason = (
+        f"{rows} messages were to be sent and {sent} were: the others were deleted after they were counted (retention, "
+        "or a purge)"
+    )
+    places = [(queue, *one) for queue, some in sorted(gone.items()) for one in some]
+    for queue, first, last in places:
+        losses.offsets(name_of(queue), first, last + 1, None, reason)
+    if not places:
+        losses.bytes_of("messages that were away for a while", reason)
+    losses.tell()

@@ -131,18 +131,40 @@ def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
         PipelineError: no broker knows of a batch; brokers do not answer in time, are none of MaxQ's, or have lost what
             was staged.
     """
+    found = _find_and_deliver_last(options, application, tells_again=True)
+    if found is None:
+        raise PipelineError(
+            f"no broker has decided a batch of application {application}: nothing of it is to be delivered. A stream "
+            "without the option applicationId is known by the id of its query, which its checkpoint's file metadata has"
+        )
+    coordinator, decision = found
+    told = {name: value for name, value in decision.get("run", {}).items() if name not in ("digest", "topic")}
+    return {"application": application, "batch": coordinator.last_batch, "coordinator": coordinator.broker, **told}
+
+
+def deliver_decided(options: WriteOptions, application: str) -> int | None:
+    """Make the messages of an application's last decided batch visible, if they are not, as `deliver_last`.
+
+    Returns:
+        How many rows that batch has; None if no broker has decided one.
+
+    Raises:
+        PipelineError: as `deliver_last`; but messages that were found lost in an earlier delivery are only logged.
+    """
+    found = _find_and_deliver_last(options, application, tells_again=False)
+    return None if found is None else int(found[1].get("run", {}).get("rows", 0))
+
+
+def _find_and_deliver_last(
+    options: WriteOptions, application: str, *, tells_again: bool
+) -> "tuple[Coordinator, dict[str, Any]] | None":
+    """Deliver the batch that was decided last, and return who decided it, and the decision; None if there is none."""
     with WireClient(options.connection) as client:
         brokers = Brokers(client, options)
         coordinator = find_coordinator(brokers, options, BatchName(application, 0, comes_again=False))
         if coordinator.last_batch is None:
-            raise PipelineError(
-                f"no broker has decided a batch of application {application}: nothing of it is to be delivered. A "
-                "stream without the option applicationId is known by the id of its query, which its checkpoint's file "
-                "metadata has"
-            )
-        decision = _deliver_last(brokers, coordinator, application, tells_again=True)
-    told = {name: value for name, value in decision.get("run", {}).items() if name not in ("digest", "topic")}
-    return {"application": application, "batch": coordinator.last_batch, "coordinator": coordinator.broker, **told}
+            return None
+        return coordinator, _deliver_last(brokers, coordinator, application, tells_again=tells_again)
 
 
 def _deliver_last(

@@ -3,8 +3,10 @@
 The sink's: body, topic, tags, keys, properties, queueId (with brokerName) or shardingKey.
 """
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -87,18 +89,25 @@ class Chosen:
 
 def chosen_messages(messages: DataFrame, chosen: Chosen) -> DataFrame:
     """Return the chosen messages with all columns unchanged."""
-    found = messages
+    return messages.where(is_chosen(chosen))
+
+
+def is_chosen(chosen: Chosen) -> Column:
+    """Return the condition that chosen messages meet."""
+    found = [F.lit(True)]
     if chosen.topics:
-        found = found.where(F.col("topic").isin(*chosen.topics))
+        found.append(F.col("topic").isin(*chosen.topics))
     if chosen.first_time is not None:
-        found = found.where(F.col("storeTimestamp") >= F.timestamp_millis(F.lit(chosen.first_time)))
+        found.append(F.col("storeTimestamp") >= F.timestamp_millis(F.lit(chosen.first_time)))
     if chosen.end_time is not None:
-        found = found.where(F.col("storeTimestamp") < F.timestamp_millis(F.lit(chosen.end_time)))
+        found.append(F.col("storeTimestamp") < F.timestamp_millis(F.lit(chosen.end_time)))
     if chosen.key is not None:
-        found = found.where(F.array_contains("keys", chosen.key))
+        found.append(F.array_contains("keys", chosen.key))
     if chosen.tags:
-        found = found.where(F.col("tags").isin(*chosen.tags))
-    return found if chosen.where is None else found.where(chosen.where)
+        found.append(F.col("tags").isin(*chosen.tags))
+    if chosen.where is not None:
+        found.append(F.expr(chosen.where))
+    return reduce(operator.and_, found)
 
 
 def sink_messages(messages: DataFrame, mapped: Mapped) -> DataFrame:

@@ -46,11 +46,12 @@ def test_a_line_that_was_torn_is_as_if_it_was_never_begun(tmp_path: Path, kept: 
 
 def test_a_piece_that_was_begun_and_not_done_is_known(tmp_path: Path) -> None:
     one = SentRecord(tmp_path / "record", "work")
-    one.begin_piece({QUEUE: [(0, 4)]})
+    one.begin_piece({QUEUE: [(0, 4)]}, 3)
     other = SentRecord(tmp_path / "record", "work")
-    assert (other.pending, other.coverage) == ({QUEUE: [(0, 4)]}, {})
-    other.add(3, {QUEUE: [(0, 4)]})
-    assert (other.pending, SentRecord(tmp_path / "record", "work").pending) == ({}, {})
+    assert (other.pending, other.pending_rows, other.coverage) == ({QUEUE: [(0, 4)]}, 3, {})
+    other.add(2, {QUEUE: [(1, 4)]})  # the first one was deleted
+    again = SentRecord(tmp_path / "record", "work")
+    assert (other.pending, again.pending, again.pending_rows, again.coverage) == ({}, {}, None, {QUEUE: [(1, 4)]})
 
 
 def test_a_torn_head_begins_anew(tmp_path: Path) -> None:

@@ -270,3 +270,13 @@ def test_the_last_batch_of_an_application_that_does_not_come_back_is_delivered_b
         told = json.loads(capsys.readouterr().out)
         assert (told["application"], told["batch"], told["rows"]) == (application, 0, 30)
         assert len(seen(server, topic)) == 30
+
+
+def test_who_asks_learns_how_many_rows_were_decided_and_that_none_were(
+    server: Standalone, topic: str, application: str
+) -> None:
+    options = options_of(server)
+    assert sink_commit.deliver_decided(options, application) is None
+    commit(options, BatchName(application, 0), [stage(server, topic, bodies(7))], started())
+    assert sink_commit.deliver_decided(options, application) == 7
+    assert len(seen(server, topic)) == 7
