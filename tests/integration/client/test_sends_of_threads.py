@@ -1,5 +1,6 @@
 """Threads that send with a blocking producer write their requests themselves; the loop only takes the answers."""
 
+import gc
 import os
 import random
 import signal
@@ -65,6 +66,22 @@ def test_a_send_wakes_nobody_but_who_waits_for_it(producer: Producer, topic: str
         results += [producer.send_batch([Message(topic, b"a"), Message(topic, b"b")]) for _ in range(20)]
     assert given.call_count <= 2, "the timer is set now and then"
     assert len({(result.message_queue, result.queue_offset) for result in results}) == 40
+
+
+def test_messages_that_were_sent_are_freed_without_the_cycle_collector(producer: Producer, topic: str) -> None:
+    messages = [Message(topic, b"%d" % n) for n in range(2)]
+    gc.disable()
+    try:
+        before = sys.getrefcount(messages[0])
+        for _ in range(5):
+            producer.send(messages[0])
+            producer.send_batch(messages)
+        ends = time.monotonic() + 10
+        while (left := sys.getrefcount(messages[0])) > before and time.monotonic() < ends:
+            time.sleep(0.001)  # the loop may have told of an answer, and hold it still
+    finally:
+        gc.enable()
+    assert left == before
 
 
 @pytest.mark.parametrize("size", [10, 5_000])

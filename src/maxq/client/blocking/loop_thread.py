@@ -202,6 +202,7 @@ class SendCall:
         self.post()
         self._ended.acquire()
         self._ended.release()
+        self._pending = None  # it refers to this call: messages are freed with the call, and not by the cycle collector
         if self._error is not None:
             raise self._error
         assert self._result is not None, "it has ended"
