@@ -255,8 +255,8 @@ class CheckPointBuffer:
             if live is None:
                 continue
             for topic, group, queue_id, start, pop_time, name in live.earlier:
-                old = PopCheckPoint(topic, group, queue_id, start, pop_time, until_ms - pop_time, name)
-                found.append(LateAck(old, [live.point.start_offset], live.revive_qid))
+                old = [topic, group, queue_id, start, pop_time, until_ms - pop_time, live.revive_qid, name]
+                found.append(ack_of([*old, [live.point.start_offset]]))
         return found
 
     def take_away(self, point: PopCheckPoint) -> None:
@@ -934,6 +934,20 @@ def point_of(row: list[Any]) -> PopCheckPoint:
     return PopCheckPoint(
         topic, group, queue_id, start, pop_time, invisible, name, diffs, len(diffs), suspend=bool(suspend)
     )
+
+
+def row_of_ack(late: LateAck) -> list[Any]:
+    """Make the journal row "m" of acks that the revive topic lacks; see PopJournal."""
+    *key, name = late.point.key
+    return [*key, late.point.invisible_time, late.revive_qid, name, late.offsets]
+
+
+def ack_of(row: list[Any]) -> LateAck:
+    """Make acks, and as much of their check point as they name, from a row "m" of the journal."""
+    topic, group, queue_id, start, pop_time, invisible, revive_qid, name, offsets = row
+    diffs = [offset - start for offset in offsets]
+    point = PopCheckPoint(topic, group, queue_id, start, pop_time, invisible, name, diffs, len(diffs))
+    return LateAck(point, offsets, revive_qid)
 
 
 def _entry(live: LiveCheckPoint) -> list[Any]:

@@ -22,6 +22,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
         offset]
     w   check points in whose place the message has another one in the revive topic, which is acknowledged there by the
         next record of the log: [number of the check point, when the time of the other one is over, ms]
+    m   acks that the revive topic had not taken yet: [topic, group, queue, startOffset, popTime, invisibleTime,
+        reviveQid, brokerName, queue offsets]; each start writes them that reads of them
     c   such copies that belong to the check points which the same record ends: [topic, queue, offset]
 
 Rows of a topic that was deleted behind the record count for nothing: one of that name that was made since begins anew.
@@ -80,9 +82,10 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "u": (str, int, int),
     "c": (str, int, int),
     "w": (int, int),
+    "m": (str, str, int, int, int, int, int, (str, type(None)), list),
 }
-_TOPICS: Final = {"p": 1, "r": 0, "b": 0, "o": 0, "u": 0, "c": 0}  # the place of the topic in a row
-_IN_ORDER: Final = "phaltedrboucw"  # in which a start takes in the rows of a record
+_TOPICS: Final = {"p": 1, "r": 0, "b": 0, "o": 0, "u": 0, "c": 0, "m": 0}  # the place of the topic in a row
+_IN_ORDER: Final = "phaltedrboucwm"  # in which a start takes in the rows of a record
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
@@ -330,6 +333,9 @@ def check_entries(value: Any) -> None:
             check_row(row, kinds)
     for row in value.get("p", ()):
         check_point(row)
+    for *_, offsets in value.get("m", ()):
+        if not all(isinstance(offset, int) for offset in offsets):
+            raise RemoteProtocolError(f"{offsets!r:.200} are not queue offsets")
     if not all(isinstance(number, int) for number in value.get("e", ())):
         raise RemoteProtocolError(f"{value['e']!r:.200} are not numbers of check points")
 

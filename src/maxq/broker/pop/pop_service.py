@@ -18,7 +18,7 @@ from typing import Any, Final
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.failover.assembly import Failover
 from maxq.broker.pop import hand_back
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, ack_of, point_of, row_of_ack
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED, queues_told
 from maxq.broker.pop.pop_revive import PopReviveService
@@ -33,6 +33,7 @@ from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.passed_over import PassedOver
 from maxq.runtime.refusals import Cause
+from maxq.store.durability.log_marks import LogMark
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ _CLEAN_MS: Final = 30_000
 _AGAIN_MS: Final = 1_000
 _A_TURN: Final = 100
 _READY_SECONDS: Final = 2.0
+_UNWRITTEN_MS: Final = 60_000  # so long behind a check point's time an ack is tried again: the timer may be late
 _OF_STARTS: Final = frozenset("ruce")  # rows that a start, or an order of an operator, may write before a missing ack
 
 
@@ -130,7 +132,9 @@ class PopService:
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         self._read_end = 0  # of the journal, by queue offset
         self._renewed: list[list[int]] = []  # rows "w" of its last record that has other rows than `_OF_STARTS`
-        self._refused: list[LateAck] = []  # acks that the log did not take yet
+        self._unwritten: list[LateAck] = []  # acks that the log did not take yet
+        self._unwritten_from = -1  # queue offset of the first record of the journal that names any of them; -1: none
+        self._written_up_to: LogMark | None = None  # those that the log has taken lie before this
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
@@ -317,19 +321,21 @@ class PopService:
         self._needed = -1
         self._buffer.clear()
         self._journal.forget_late()
-        self._refused = []
+        self._unwritten = []
+        self._unwritten_from = -1
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         await self._replay()
         with self._passed_over("the repair of records that a kill interrupted, so some messages may come twice"):
             self._finish_interrupted()
-            for late in () if self._stood_in else self._buffer.unacknowledged(self._renewed):
-                await self._ack_late(late)
+        unwritten, self._unwritten = self._unwritten, []
+        await self._ack_late([*unwritten, *self._buffer.unacknowledged(self._renewed)])
         if self._stood_in:
             self._buffer.keep_ended(self._read_end)
         for told in filter(None, (self._still_known(), *self._handed_back())):  # others know of what came later
             body = await self._untaken(told)
-            for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
-                await self._ack_late(late)
+            await self._ack_late(
+                hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions)
+            )
             with self._passed_over("offsets that a slave reported, which are written again later"):
                 await self._settle()
                 self._offsets.request_persist()
@@ -367,9 +373,49 @@ class PopService:
         taken.difference_update([live.point.key for live in self._buffer.those(taken)])
         return hand_back.without(told, taken) if taken else told
 
-    async def _ack_late(self, late: LateAck) -> None:
-        """Write an ack whose check point is in the revive topic, or was revived. If the log does not take it, a master
-        tries again until the time of the check point is over."""
+    async def _ack_late(self, acks: list[LateAck]) -> None:
+        """Write acks whose check points are in the revive topic, or were revived. What the log does not take is noted
+        in the journal, for the next start, and tried again. A slave keeps them for its master, and for the check points
+        that come to it."""
+        if self._stood_in:
+            for late in acks:
+                self._buffer.keep_for_master(late)
+            return
+        refused = await self._write_acks(acks)
+        if refused:
+            offset, _ = self._journal.write({"m": [row_of_ack(late) for late in refused]})
+            if self._unwritten_from < 0:
+                self._unwritten_from = offset if offset >= 0 else self._journal.end
+            self._unwritten += refused
+
+    async def _write_acks(self, acks: Iterable[LateAck]) -> list[LateAck]:
+        """Write acks. Returns those that the log did not take."""
+        refused: list[LateAck] = []
+        for late in acks:
+            is_written = False
+            with self._passed_over("acks of messages of %s for %s, which are written again later",
+                                   late.point.topic, late.point.group):  # fmt: skip
+                is_written = await self._write_ack(late)
+            refused += [] if is_written else [late]
+        self._written_up_to = self._journal.mark()
+        return refused
+
+    async def _write_unwritten(self) -> None:
+        """Try once more to write the acks that the log did not take, as long as they may count."""
+        if self._unwritten:
+            oldest_ms = self._clock.wall_ms() - _UNWRITTEN_MS
+            young = [late for late in self._unwritten if late.point.revive_time > oldest_ms]
+            self._unwritten = await self._write_acks(young)
+
+    def _oldest_unwritten(self) -> int:
+        """Return the queue offset of the first journal record that names an ack that the log has not taken, or that may
+        still be lost; -1 if there is none."""
+        if not self._unwritten and self._written_up_to is not None and self._journal.is_final(self._written_up_to):
+            self._unwritten_from = -1
+        return self._unwritten_from
+
+    async def _write_ack(self, late: LateAck) -> bool:
+        """Write an ack. Returns whether the log has taken it."""
         point = late.point
         ack = AckMsg(
             point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name,
@@ -379,14 +425,7 @@ class PopService:
         if not result.ok:
             log.error("acks of %s@%s that were taken are not stored, so %d messages may be delivered again: %s",
                       ack.topic, ack.group, len(ack.offsets), result.remark or result.status.name)  # fmt: skip
-            if not self._stood_in:
-                self._refused.append(late)
-
-    async def _ack_refused(self) -> None:
-        refused, self._refused = self._refused, []
-        for late in refused:
-            if late.point.revive_time > self._clock.wall_ms():
-                await self._ack_late(late)
+        return result.ok
 
     def _open(self) -> None:
         self._held_until_ms = 0
@@ -499,6 +538,9 @@ class PopService:
         if entries.keys() - _OF_STARTS:
             self._renewed = entries.get("w", [])
         self._unfinished.replay(offset, entries)
+        if unwritten := [ack_of(row) for row in entries.get("m", ())]:
+            self._unwritten += unwritten
+            self._unwritten_from = self._unwritten_from if self._unwritten_from >= 0 else offset
 
     async def _tick(self) -> None:
         self._journal.catch_up()
@@ -511,7 +553,7 @@ class PopService:
         if now_ms - self._revived_ms >= self._settings.broker.revive_interval:
             self._revived_ms = now_ms
             await self._settle()
-            await self._ack_refused()
+            await self._write_unwritten()
             await self._revive.run_once()
             self._commit_journal()
         if now_ms - self._cleaned_ms >= _CLEAN_MS:
@@ -604,14 +646,14 @@ class PopService:
 
     def _commit_journal(self, *, at_once: bool = False) -> None:
         """Commit the journal up to the first record that a start needs: one that concerns an open check point, one
-        revived above the committed offsets of the revive topic, an ordered queue that is not in the file yet, or a copy
-        that a kill left without a note.
+        revived above the committed offsets of the revive topic, an ordered queue that is not in the file yet, a copy
+        that a kill left without a note, or an ack that the log has not taken yet.
 
         What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
         this one newer than a group's."""
         sources = (
             self._buffer.oldest_needed(), self._orders.unsaved, self._revive.oldest_needed(),
-            self._unfinished.oldest_needed(),
+            self._unfinished.oldest_needed(), self._oldest_unwritten(),
         )  # fmt: skip
         before, self._needed = self._needed, min((at for at in sources if at >= 0), default=self._journal.end)
         if at_once or before >= 0:

@@ -1,5 +1,6 @@
 """The parts of pop consumption on a store in a folder, without a broker around them."""
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
@@ -42,6 +43,8 @@ class PopParts:
 
     Attributes:
         refused: the store refuses puts with this status; if `refused_topic` is not empty, only those to this topic.
+        failing: so many of the next puts that are refused raise OSError.
+        hanging: puts that are refused end when they are cancelled.
         woken: topics and groups whose waiting pops were told to look again.
         elsewhere: messages that another broker has, by broker name, topic, queue id and offset.
     """
@@ -79,6 +82,8 @@ class PopParts:
         self.counts = PopCounts()
         self.refused: PutMessageStatus | None = None
         self.refused_topic = ""
+        self.failing = 0
+        self.hanging = False
         self.woken: list[tuple[str, str]] = []
         self.elsewhere: dict[tuple[str, str, int, int], MessageExt] = {}
         self.records = ReviveRecordWriter(self.env, self.messages, self._put, self.counts)
@@ -88,6 +93,11 @@ class PopParts:
 
     async def _put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         if self.refused is not None and self.refused_topic in ("", message.topic):
+            if self.failing:
+                self.failing -= 1
+                raise OSError("it is told to")
+            if self.hanging:
+                await asyncio.Event().wait()
             return PutMessageResult(self.refused, remark="it is told to")
         return self.store.put_message(message)
 

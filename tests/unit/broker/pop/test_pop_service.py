@@ -245,11 +245,12 @@ async def test_a_message_whose_time_was_changed_as_its_broker_was_killed_comes_o
     assert len(parts.buffer.those([new.key])) == 1
 
 
-@pytest.mark.parametrize("lives_on", [False, True])
+@pytest.mark.parametrize("end", ["lives on", "is killed later", "is killed at once"])
 async def test_the_ack_of_a_changed_message_that_a_start_could_not_write_is_written_later(
-    parts: PopParts, serve: Callable[[PopParts], Service], lives_on: bool
+    parts: PopParts, serve: Callable[[PopParts], Service], end: str
 ) -> None:
-    """By the next start if this one is killed when it has noted what else the kill before had interrupted."""
+    """By the next start if this one is killed: when it has noted what else the kill before had interrupted, or when it
+    has given out other messages."""
     service = await _started(serve(parts))
     old, other = _popped(parts, 0, 1, invisible_time=10_000), _popped(parts, 1, 1)
     parts.buffer.handed_over(parts.buffer.those([old.key]))
@@ -258,16 +259,81 @@ async def test_the_ack_of_a_changed_message_that_a_start_could_not_write_is_writ
     parts.fill([b"copy"], RETRY)
     service.stop()
     parts.refused, parts.refused_topic = PutMessageStatus.SERVICE_NOT_AVAILABLE, REVIVE
-    second = await _started(serve(parts))
-    assert [[*entries] for batch in parts.journal.read() for _, entries in batch][-2:] == [["u"], ["e"]]
-    parts.refused = None
-    if lives_on:
+    parts.hanging = end == "is killed at once"
+    second = serve(parts)
+    second.start()
+    await _until(lambda: [*_noted(parts)[-1]] == ["e"] if parts.hanging else not second.not_ready())
+    if parts.hanging:
+        assert [*_noted(parts)[-2]] == ["u"]
+    else:
+        _popped(parts, 2, 1)
+    if end == "lives on":
+        parts.refused = None
         parts.clock.now_ms += 1_000
         await _until(lambda: _acks(parts))
     else:
         second.stop()
+        parts.refused = None
         await _started(serve(parts))
     assert _acks(parts) == [(old.key, [0])]
+
+
+def _noted(parts: PopParts) -> list[dict[str, list[Any]]]:
+    """The records of the journal."""
+    return [entries for batch in parts.journal.read() for _, entries in batch]
+
+
+@pytest.mark.parametrize("lives_on", [True, False])
+async def test_acks_told_by_a_slave_that_the_log_did_not_take_are_written_later(
+    parts: PopParts, serve: Callable[[PopParts], Service], lives_on: bool
+) -> None:
+    """Of messages whose check points are in the revive topic, also when the disk fails at one of them, and when the
+    broker has noted other pops before it is killed. They came again."""
+    points = [parts.point(at, 1) for at in range(3)]
+    rows = [[at, "T", GROUP, 0, point.pop_time, point.invisible_time, 3, at, [0], at + 1, 0, NAME, 1]
+            for at, point in enumerate(points)]  # fmt: skip
+    service = serve(parts)
+    service.group.told = [orjson.dumps({"end": 0, "live": rows, "noted": [0, 1, 2], "done": [], "orders": []})]
+    parts.refused, parts.refused_topic, parts.failing = PutMessageStatus.SERVICE_NOT_AVAILABLE, REVIVE, 1
+    await _started(service)
+    _popped(parts, 0, 3)
+    parts.failing = 1
+    parts.clock.now_ms += 1_000
+    await _until(lambda: not parts.failing)
+    parts.refused = None
+    if lives_on:
+        parts.clock.now_ms += 1_000
+        await _until(lambda: len(_acks(parts)) == 3)
+    else:
+        service.stop()
+        await _started(serve(parts))
+    assert sorted(_acks(parts)) == [(point.key, [at]) for at, point in enumerate(points)]
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+async def test_a_slave_that_acts_knows_of_an_ack_that_its_master_could_not_write(
+    parts: PopParts, slave: PopParts, serve: Callable[[PopParts], Service], is_noted: bool
+) -> None:
+    """The check point that comes to it, or that its master has, is acknowledged: its message was given again."""
+    service = await _started(serve(parts))
+    old = _popped(parts, 0, 1, invisible_time=10_000)
+    parts.buffer.handed_over(parts.buffer.those([old.key]))
+    parts.buffer.add_renewed(parts.point(0, 1, invisible_time=20_000), 3, by=old.key, until_ms=old.revive_time)
+    service.stop()
+    if is_noted:
+        parts.refused = PutMessageStatus.SERVICE_NOT_AVAILABLE
+        (await _started(serve(parts))).stop()
+    copied = PopJournal(slave.store, parts.offsets, slave.clock, may_write=lambda: True)
+    slave.fill([b"0"])
+    for entries in _noted(parts):
+        copied.write(entries)
+    acting = await _started(serve(slave))
+    assert slave.buffer.kept_for_master() == {old.key: {0}}
+    parts.refused = None
+    master = serve(parts)
+    master.group.told = [acting.hand_back("1")]
+    await _started(master)
+    assert set(map(str, _acks(parts))) == {str((old.key, [0]))}
 
 
 async def test_who_is_not_sure_of_its_role_gives_nothing_again(
