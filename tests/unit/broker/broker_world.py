@@ -104,6 +104,7 @@ class FakeStore:
     incarnations: dict[str, int] = field(default_factory=dict)
     topics: dict[bytes, None] = field(default_factory=dict)
     least_taken: int = 0  # in tests that need no messages
+    may_lack_messages: bool = False
     deletions: Deletions = field(default_factory=lambda: Deletions(SimDisk(SimRng(0), SimClock()), PurePath("/")))
 
     def fill(self, topic: str, queue_id: int, times: list[int], *, first: int = 0) -> None:

@@ -110,6 +110,8 @@ class PullPath:
     def _take(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
         """Answer the scanned pull or park it. Returns False if the processor must handle it."""
         scanner, answers = self._scanner, self._answers
+        if plan.commits and scanner.commit_offset > scanner.queue_offset:  # may be behind the end of the queue
+            return False
         if plan.wanted is None:
             if answers.answer(connection, plan, scanner.queue_offset, scanner.commit_offset, scanner.opaque, _CAME_NOW):
                 return True

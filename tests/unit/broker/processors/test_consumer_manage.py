@@ -8,10 +8,12 @@ from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnecti
 PLACE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 
 
-def world_with_group(settings: dict[str, str] | None = None) -> BrokerWorld:
-    """Topic T and group G exist."""
+def world_with_group(settings: dict[str, str] | None = None, *, messages: int = 0) -> BrokerWorld:
+    """Topic T and group G exist; the first queue has so many messages."""
     world = BrokerWorld(settings)
     world.add_topic("T")
+    if messages:
+        world.store.fill("T", 0, [1000] * messages)
     world.groups.find_subscription_group_config("G")
     return world
 
@@ -27,13 +29,13 @@ async def test_members_are_listed_and_an_unknown_group_is_code_1() -> None:
 
 
 async def test_an_offset_is_committed_and_found() -> None:
-    world = world_with_group()
+    world = world_with_group(messages=17)
     assert (await world.call(15, {**PLACE, "commitOffset": "17"})).code == 0
     assert (await world.call(14, PLACE)).ext == {"offset": "17"}
 
 
 async def test_who_wants_it_moves_no_offset_back_and_begins_no_group_anew() -> None:
-    world = world_with_group()
+    world = world_with_group(messages=17)
     begin = {"maxqIfAhead": "true", "maxqIfNone": "true"}
 
     async def committed(offset: int, **more: str) -> str:
@@ -66,7 +68,7 @@ async def test_a_part_of_a_static_topic_is_told_that_a_group_has_gone_back_from_
 
 async def test_where_a_group_begins_is_on_the_disk_when_its_member_hears_that_it_is_committed() -> None:
     """A broker that is killed then would let the next member begin where the queue ends by that time."""
-    world = world_with_group()
+    world = world_with_group(messages=17)
     begin = {"maxqIfAhead": "true", "maxqIfNone": "true"}
     assert (await world.call(15, {**PLACE, "commitOffset": "17", **begin})).code == 0
     after_kill = create_consumer_offset_manager(world.disk, CONFIG_DIR, settings=world.settings, clock=world.clock)
@@ -78,6 +80,7 @@ async def test_where_a_group_begins_is_on_the_disk_when_its_member_hears_that_it
 async def test_a_slave_hands_over_commits_of_a_group_that_began_there(creates: str, code: int) -> None:
     world = BrokerWorld({"autoCreateSubscriptionGroup": creates})
     world.add_topic("T")
+    world.store.fill("T", 0, [1000] * 4)
     assert (await world.call(15, {**PLACE, "commitOffset": "4", "maxqIfAhead": "true"})).code == code
     assert world.offsets.query_offset("G", "T", 0) == (4 if code == 0 else -1)
     assert not world.groups.contains_subscription_group("G")
@@ -123,7 +126,7 @@ async def test_a_new_group_decides_itself_where_to_start_in_an_old_queue() -> No
 @pytest.mark.parametrize("is_of_maxq", [True, False])
 async def test_commits_are_passed_over_while_a_reset_waits(is_of_maxq: bool) -> None:
     """Clients of MaxQ send maxqIfAhead with each commit: who has not heard of the reset would end it."""
-    world = world_with_group()
+    world = world_with_group(messages=17)
     world.offsets.assign_reset_offsets("T", "G", {0: 3})
     more = {"maxqIfAhead": "true"} if is_of_maxq else {}
     answer = await world.call(15, {**PLACE, "commitOffset": "17", **more})
@@ -174,6 +177,38 @@ async def test_what_a_slave_did_not_have_may_be_other_messages_now(
     assert world.offsets.query_offset("G", "T", 0) == 9, "from before the start"
     assert (await world.call(15, {**ext, "commitOffset": "15"})).code == 0
     assert world.offsets.query_offset("G", "T", 0) == left
+
+
+@pytest.mark.parametrize(("committed", "left"), [(-1, 10), (7, 10), (10, 10), (12, 12)])
+async def test_a_commit_of_lost_messages_counts_up_to_the_end_at_the_start(committed: int, left: int) -> None:
+    """Its consumer has read five messages that the master has lost with its power; three new ones have their places."""
+    world = world_with_group(messages=13)
+    world.store.may_lack_messages = True
+    world.offsets.master_from = 1_000  # where the eleventh message begins
+    if committed >= 0:
+        world.offsets.commit_offset("c", "G", "T", 0, committed)
+    answer = await world.call(15, {**PLACE, "commitOffset": "15"})
+    assert (answer.code, answer.remark) == (0, "The queue ended at 10")
+    assert world.offsets.query_offset("G", "T", 0) == left
+    assert world.offsets.has_offset_reset("T", "G", 0) is (committed <= 10)
+    world.offsets.query_then_erase_reset_offset("T", "G", 0)
+    assert (await world.call(15, {**PLACE, "commitOffset": "13"})).remark is None
+    assert world.offsets.query_offset("G", "T", 0) == 13
+
+
+async def test_a_commit_behind_the_end_of_a_queue_that_lost_nothing_is_refused() -> None:
+    world = world_with_group(messages=13)
+    world.offsets.commit_offset("c", "G", "T", 0, 7)
+    answer = await world.call(15, {**PLACE, "commitOffset": "14"})
+    assert (answer.code, answer.remark) == (29, "offset 14 is behind the end of T queue 0, 13: nothing is committed")
+    assert world.offsets.query_offset("G", "T", 0) == 7
+    assert not world.offsets.has_offset_reset("T", "G", 0)
+
+
+async def test_a_commit_behind_what_a_slave_has_counts_because_the_master_may_have_more() -> None:
+    world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"}, messages=13)
+    assert (await world.call(15, {**PLACE, "commitOffset": "15"})).code == 0
+    assert world.offsets.query_offset("G", "T", 0) == 15
 
 
 async def test_a_slave_that_acts_may_lack_what_another_one_hands_over() -> None:

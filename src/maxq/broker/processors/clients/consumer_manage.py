@@ -90,7 +90,8 @@ class ConsumerManageProcessor(RequestProcessor):
         master is one at which they were read: if that is this one, it has not lost them. A member of a new group says
         with maxqIfNone where the group begins, unless another member has said so before; the answer comes when that is
         on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset waits; a negative
-        offset there says that the group has gone back to an earlier part."""
+        offset there says that the group has gone back to an earlier part. A master takes no commit behind the end of
+        its queue: messages that come later are new to the group."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -137,6 +138,9 @@ class ConsumerManageProcessor(RequestProcessor):
             if self._offsets.query_offset(group, topic, queue_id) <= end:
                 self._offsets.lower(group, topic, queue_id, offset, end)
             return request.reply(ResponseCode.SUCCESS, f"The queue ended at {end}")
+        is_own = read_at is None and not is_part and not is_slave
+        if is_own and offset > self._store.taken_offset(topic, queue_id):
+            return self._commit_behind_end(request, group, topic, queue_id, offset)
         begins = fields.opt_bool("maxqIfNone")
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
         if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:
@@ -150,6 +154,22 @@ class ConsumerManageProcessor(RequestProcessor):
                 not_copied_of=0 if is_copied else self._offsets.copied_master_since,
             )  # fmt: skip
         return self._begun(request) if begins else request.reply()
+
+    def _commit_behind_end(
+        self, request: RemotingCommand, group: str, topic: str, queue_id: int, offset: int
+    ) -> RemotingCommand:
+        """Answer a client's commit of messages that this master does not have. If it may have lost them, the group goes
+        on at the end at the start, unless it is further, and its clients are told with their next pull."""
+        if not self._store.reader.may_lack_messages:
+            remark = (
+                f"offset {offset} is behind the end of {topic} queue {queue_id}, "
+                f"{self._store.max_offset(topic, queue_id)}: nothing is committed"
+            )
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        end = self._end_at_start(topic, queue_id)
+        if self._offsets.query_offset(group, topic, queue_id) <= end:
+            self._offsets.lower(group, topic, queue_id, offset, end)
+        return request.reply(ResponseCode.SUCCESS, f"The queue ended at {end}")
 
     def _may_be_lost(self, topic: str, queue_id: int, offset: int, not_copied_of: int) -> bool:
         """Return whether this master may have lost what a slave's client had read before an offset. Members of DLedger

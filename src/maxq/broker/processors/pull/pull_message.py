@@ -118,7 +118,7 @@ class PullMessageProcessor:
         if outcome.result.must_read_first:
             self._later.when_read(connection, request, outcome.result)
             return None
-        if header.sys_flag & PULL_FLAG_COMMIT_OFFSET and outcome.code != ResponseCode.PULL_OFFSET_MOVED:
+        if header.sys_flag & PULL_FLAG_COMMIT_OFFSET and self._may_commit(header, outcome):
             self._offsets.commit_offset(
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
@@ -129,6 +129,15 @@ class PullMessageProcessor:
         ):
             return None
         return self._answer(connection, request, pull, outcome)
+
+    def _may_commit(self, header: PullMessageRequestHeader, outcome: _Outcome) -> bool:
+        """Return whether the offset that a pull commits counts. One behind the end of a master's queue does not:
+        messages that come later are new to the group."""
+        if outcome.code == ResponseCode.PULL_OFFSET_MOVED:
+            return False
+        if self.rules.is_slave or header.lo == "false" or header.commit_offset <= header.queue_offset:
+            return True
+        return header.commit_offset <= self._store.taken_offset(header.topic, header.queue_id)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
         """Try again to answer a parked pull; returns True if it was answered. An accepted pull is not refused because
