@@ -21,7 +21,7 @@ The table says what a user needs for each request where requests must be signed 
 * **RocketMQ** tells whether Java RocketMQ asks for a permission, too. Where it does not,
   `strictAdminAuthorization=false` lets every user with a correct signature make the request.
 
-Requests from 30060 to 30091 are MaxQ's own.
+Requests from 30060 to 30092 are MaxQ's own.
 A request that is not in the table is refused, except to users whom no rule binds.
 A request of a feature that MaxQ does not have (lite topics, the controller) is refused with the reason.
 

@@ -425,6 +425,7 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.RESET_MASTER_FLUSH_OFFSET: Row(_cluster(_UPDATE)),
     Code.NOTIFY_BROKER_ROLE_CHANGED: Row(_cluster(_UPDATE)),
     Code.MAXQ_HAND_BACK_POPS: Row(_cluster(_UPDATE)),
+    Code.MAXQ_COPY_POPS: Row(_cluster(_UPDATE)),
     Code.MAXQ_AWAIT_TABLE_CHANGE: Row(_cluster(_UPDATE)),  # who asks counts as a copy of the tables
     Code.AUTH_CREATE_USER: Row(_cluster(_UPDATE)),
     Code.AUTH_UPDATE_USER: Row(_cluster(_UPDATE)),

@@ -321,6 +321,56 @@ def test_a_slave_that_comes_back_in_the_place_of_another_knows_what_was_committe
     play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
+def test_a_slave_that_acts_in_the_place_of_one_that_died_knows_what_was_committed_and_acknowledged_there() -> None:
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        master.machine.kill()
+        await group.until_serves(1)
+        await client.commit(1, 7)
+        messages = await client.pop(1)
+        for message in messages[:4]:
+            await client.ack(1, message)
+        await asyncio.sleep(5)
+        one.machine.kill()
+        await group.until_serves(2)
+        assert await client.committed(2) == 7
+        for message in messages[4:6]:
+            await client.ack(2, message)
+        await master.start()
+        await group.until_serves(0)
+        assert await client.committed(0) == 7
+        await asyncio.sleep(INVISIBLE_MS / 1000 + 5)
+        assert bodies(await client.pop(0)) == bodies(messages[6:])
+        assert not group.together
+
+    play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
+
+
+def test_what_an_acting_slave_kept_comes_back_by_one_that_has_copied_it() -> None:
+    """The master comes back before the other slave has begun to act."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        master.machine.kill()
+        await group.until_serves(1)
+        await client.commit(1, 7)
+        await asyncio.sleep(5)
+        one.machine.kill()
+        await master.start()
+        await group.until_serves(0)
+        assert await client.committed(0) == 7
+
+    play(act)
+
+
 def test_a_slave_that_acts_and_reaches_no_name_server_leaves_the_group_to_the_next_one() -> None:
     """Clients do not find it. Who stands in for it asks what it kept, and it takes that back when it is found again."""
 

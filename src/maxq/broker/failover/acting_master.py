@@ -30,7 +30,7 @@ They may miss a slave that acts, too. So the slave with the next id asks those w
 takes one that answers or is silent for gone when name servers go on missing it for brokerNotActiveTimeoutMillis.
 
 A slave that is to act asks the others first what they kept while they acted (PreOnline.take_over), and one that acts
-leaves the group to it.
+leaves the group to it. While it acts, the others copy what it keeps (PreOnline.copy).
 
 Slaves go on asking the master that they have lost. So a master that comes back and reaches no name server hears of
 them, and takes back what they kept; and where no name server answers a slave that acts, it leaves the group to a master
@@ -66,6 +66,9 @@ from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two copies of what the slave that acts keeps, and the largest share of the time that they take.
+_COPY_SECONDS: Final = 3.0
+_COPY_SHARE: Final = 0.05
 #: A slave that is silent is asked so many times before another one acts without what it has kept.
 _SIGNS: Final = 3
 
@@ -114,6 +117,7 @@ class ActingMasterService:
         self._has_refused = False  # to act, which is told once
         self._has_withdrawn = False  # from the name servers, because its log is another
         self.is_ending = False
+        self._copy_seconds = _COPY_SECONDS  # until the next copy
 
     def loaded(self) -> None:
         """Note that the store was just loaded: this broker registers nothing until it has prepared to go online."""
@@ -202,6 +206,7 @@ class ActingMasterService:
         every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.look)
         every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group)
         every("master", broker.broker_heartbeat_interval / 1000, self.watch_master)
+        every("copy of the acting slave", lambda: self._copy_seconds, self.copy_acting_slave)
 
     async def shutdown(self) -> None:
         """Stop watching the group and acting for it."""
@@ -523,6 +528,22 @@ class ActingMasterService:
             if self.is_acting_master:
                 raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the master of this slave comes back")
 
+    async def copy_acting_slave(self) -> None:
+        """Copy what another slave of the group keeps if it acts."""
+        acting = self.group.smallest
+        if acting[0] == MASTER_ID or not acting[1] or self.group.own_id == MASTER_ID:
+            return
+
+        def is_wanted() -> bool:
+            is_free = not (self._services.is_running or self._takes_over or self._sync.master_address)
+            return is_free and acting == self.group.smallest and acting[0] != self.group.own_id
+
+        if is_wanted() and not self.is_isolated and not self.log_is_another:
+            began_ms = self._clock.monotonic_ms()
+            await self._pre_online.copy(acting[1], is_wanted)
+            took = (self._clock.monotonic_ms() - began_ms) / 1000
+            self._copy_seconds = max(_COPY_SECONDS, took / _COPY_SHARE)
+
     def _on_master_offline(self) -> None:
         """Fail all requests to the lost master, so that no copy of its tables arrives after this broker's own
         commits."""
@@ -535,6 +556,7 @@ class ActingMasterService:
 
     async def _on_master_online(self, change: MinBrokerChange) -> None:
         address, ha_address = change.min_broker_addr, change.ha_address
+        self._pre_online.forget_copies()
         if ha_address is None or self._flush_offset.is_wanted:
             try:
                 info = await self._api.retrieve_ha_info(address)

@@ -14,7 +14,8 @@ acts when one tells it to.
 
 A slave that is about to act asks the other slaves for what they kept while they acted: it comes back in the place of
 one with a larger id, or stands in for one that name servers do not hear. That one stops acting when it answers. (Java's
-acts with what it knows itself.)
+acts with what it knows itself.) While it does not act it copies that from the slave that does, which may be gone when
+this one is to act.
 
 Source:
     broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
@@ -57,6 +58,13 @@ class MetadataRestorer(Protocol):
     async def take_over(self, address: str) -> None:
         """Take over, on a slave that is about to act, what the slave at `address` kept while it acted. Raises as
         `take_back`; BrokerError, SERVICE_NOT_AVAILABLE: that one does not leave the group to this slave now."""
+
+    async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
+        """Copy, on a slave that does not act, what the slave at `address` keeps while it acts, as long as that
+        `is_wanted`. Raises as `take_back`."""
+
+    def forget_copies(self) -> None:
+        """Forget what `copy` has found out about messages given to consumers."""
 
     def take_pops(self) -> list[bytes]:
         """Return, once, what was taken of messages given to consumers."""
@@ -219,6 +227,19 @@ class PreOnline:
                 self._metadata.take_pops()
                 return False
         return True
+
+    async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
+        """Copy, on a slave that does not act, what the slave at `address`, which does, keeps. That one may die, and the
+        next one acts without being able to ask it."""
+        try:
+            async with asyncio.timeout(GIVE_UP_MS / 1000):
+                await self._metadata.copy(address, is_wanted)
+        except (MaxQError, OSError) as error:  # TimeoutError is one
+            log.info("offsets and pop records of the slave that acts, %s, were not copied: %s", address, error)
+
+    def forget_copies(self) -> None:
+        """Forget what was copied of messages given to consumers, because a master is active."""
+        self._metadata.forget_copies()
 
     async def _meet_master(self, address: str) -> None:
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS

@@ -17,6 +17,9 @@ the slave, is delivered: of each level the larger offset counts, of two timers t
 say nothing, for both have counted since the slave's last copy. A slave whose log has more than this one speaks of
 another log, and of Java's slaves, which do not say what their log has, the version decides.
 
+A slave that does not act copies the same from the slave that acts, every few seconds, so that it knows nearly all of it
+if that one dies, and can tell the master.
+
 Source:
     broker/BrokerPreOnlineService.java syncMetadataReverse.
 """
@@ -75,12 +78,18 @@ class SlaveToMasterSync:
         self._queue_end = queue_end
         self._ha = ha
         self._pops: dict[str, bytes] = {}  # by address of the slave
+        self._copied: dict[str, bytes] = {}  # of a slave that went on to act
         self._return: tuple[str, DataVersion] | None = None  # this master's, and of its offsets before it
 
     def take_pops(self) -> list[bytes]:
         """Return, once, what slaves reported of popped messages. Pop consumption adopts it when it starts."""
-        taken, self._pops = self._pops, {}
+        taken, self._pops = self._copied | self._pops, {}
+        self.forget_copies()
         return list(taken.values())
+
+    def forget_copies(self) -> None:
+        """Forget what `copy` has found out about popped messages: another broker is active."""
+        self._copied = {}
 
     async def take_back(self, address: str, return_id: str) -> None:
         """Take back everything that the slave at `address` has. `return_id` names this return of the master: a repeated
@@ -123,6 +132,30 @@ class SlaveToMasterSync:
         if self._timer_wheel():
             await self._take_timer_checkpoint(address)
 
+    async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
+        """Copy, on a slave that does not act, what the slave at `address` keeps while it acts. That one goes on.
+
+        Args:
+            is_wanted: does that slave still act for this one, as far as is known? It is asked after each answer.
+
+        Raises:
+            MaxQError: it did not answer, or not as it should; RocketMQ's do not.
+            OSError: the disk refuses.
+        """
+        told, mark = await self._api.copy_pops(address)
+        self._check_log(address, mark)
+        page, following = await self._api.consumer_offsets(address)
+        if not tells_of_acting(page) or not is_wanted():
+            return
+        if told:
+            self._copied[address] = told
+        await self._merge_offsets(address, page, following, is_wanted)
+        if is_wanted():
+            self._offsets.has_acted = True
+            await self._take_delay_offsets(address)
+        if self._timer_wheel() and is_wanted():
+            await self._take_timer_checkpoint(address)
+
     def _version_before(self, return_id: str) -> DataVersion:
         """Return the version of this master's offsets before it took any back in this return. Two slaves may have acted
         in turn; which of them did later says nothing about what was committed at the other."""
@@ -142,13 +175,17 @@ class SlaveToMasterSync:
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 
-    async def _merge_offsets(self, address: str, page: dict[str, Any], following: str) -> int:
-        """Merge the offsets on all pages of a slave's table, of which this is the first. Returns how many queues moved
-        on."""
+    async def _merge_offsets(
+        self, address: str, page: dict[str, Any], following: str, is_wanted: Callable[[], bool] = lambda: True
+    ) -> int:
+        """Merge the offsets on all pages of a slave's table, of which this is the first, or those on the first ones if
+        they are wanted no longer. Returns how many queues moved on."""
         known, named, unheard = OperatorChanges.from_json(page), keys_on(page), _unheard_on(page)
         moved = self._offsets.take_back_from_slave(page, known, unheard)
         while following:
             page, following = await self._api.consumer_offsets(address, following)
+            if not is_wanted():
+                return moved
             moved += self._offsets.take_back_from_slave(page, known, unheard)
             named |= keys_on(page)
         self._offsets.took_back_from_slave(known, named)

@@ -113,8 +113,9 @@ _ROLE: Final = (
     RequestCode.GET_TIMER_CHECK_POINT,
     RequestCode.GET_TIMER_METRICS,
     RequestCode.MAXQ_AWAIT_TABLE_CHANGE,
-    # what a master that comes back takes from the slave that acted for it
+    # what a master that comes back takes from the slave that acted for it, and what other slaves copy of that one
     RequestCode.MAXQ_HAND_BACK_POPS,
+    RequestCode.MAXQ_COPY_POPS,
 )
 _NOTHING: Final = (
     # records that are in the log

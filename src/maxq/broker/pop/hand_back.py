@@ -32,6 +32,8 @@ Slaves of earlier versions do not tell `done`, `earlier`, `twins` and `log`.
 
 Another slave that is to act in this one's place asks, too (with its id and address), when it has the smaller id and
 comes back, or when name servers do not hear this one. An acting slave stops acting then, and answers what it knew.
+Slaves that do not act copy that answer every few seconds (MAXQ_COPY_POPS, 30092), and an acting slave goes on: if it
+dies, the one that acts next goes on with its copy.
 
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
 """
@@ -248,6 +250,9 @@ class PopState(Protocol):
     def left(self) -> bytes:
         """Return the answer's body for another slave, to which this one has left the group."""
 
+    def copy(self) -> bytes:
+        """Return the answer's body for another slave, which this one does not leave the group to."""
+
 
 class HandBackProcessor(RequestProcessor):
     """Answers the questions of its master, and of other slaves, on a slave."""
@@ -259,7 +264,11 @@ class HandBackProcessor(RequestProcessor):
         self._rest = rest
 
     def routes(self) -> Mapping[int, Processor]:
-        return {RequestCode.MAXQ_HAND_BACK_POPS: self.answer}
+        return {RequestCode.MAXQ_HAND_BACK_POPS: self.answer, RequestCode.MAXQ_COPY_POPS: self.copy}
+
+    def copy(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer another slave that copies what this one keeps while it acts."""
+        return request.reply(body=self._pops.copy(), ext=self._mark())
 
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
         """Answer when everything that this slave knows is safe, and so is the progress of delayed and timer messages,

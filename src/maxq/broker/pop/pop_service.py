@@ -218,6 +218,12 @@ class PopService:
         for the last seconds."""
         return self._kept if self._clock.monotonic_ms() < self._kept_until_ms else b""
 
+    def copy(self) -> bytes:
+        """Return what this slave knows while it acts, for other slaves; empty if it does not act, or promises nothing
+        now."""
+        is_acting = self._task is not None and self._stood_in and self._knows
+        return self._told() if is_acting and not self._held_until_ms else b""
+
     def _told(self) -> bytes:
         return hand_back.encode(self._read_end, self._buffer, self._orders, self._store.max_physical_offset)
 

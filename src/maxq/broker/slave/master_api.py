@@ -208,6 +208,12 @@ class MasterApi:
         RocketMQ's."""
         return await self._kept(slave, {SlaveSign.ID: str(own.broker_id), SlaveSign.ADDRESS: own.address}, mark)
 
+    async def copy_pops(self, slave: str) -> tuple[bytes, str]:
+        """Fetch what another slave, which goes on to act, knows of messages given to consumers (30092), empty if it
+        does not act, and the mark of its log. RocketMQ's slaves do not know the request: BrokerError."""
+        answer = await self._answer(slave, RequestCode.MAXQ_COPY_POPS, _TIMEOUT_MS, {})
+        return bytes(answer.body_bytes), HeaderFields(answer.ext).opt_str(SlaveSign.LOG_MARK) or ""
+
     async def _kept(self, slave: str, ext: dict[str, str], mark: str) -> tuple[bytes, str]:
         ext[SlaveSign.LOG_MARK] = mark
         answer = await self._answer(slave, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, ext)

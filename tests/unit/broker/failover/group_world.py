@@ -136,7 +136,9 @@ class FakeMetadata:
     pops was dropped so often. `on_take` is called first."""
 
     taken: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
     dropped: int = 0
+    forgotten: int = 0
     on_take: Callable[[], Awaitable[None]] | None = None
     returns: list[str] = field(default_factory=list)
     failure: MaxQError | OSError | None = None
@@ -153,6 +155,14 @@ class FakeMetadata:
         if self.failure is not None:
             raise self.failure
         self.taken.append(address)
+
+    async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.copied.append(address)
+
+    def forget_copies(self) -> None:
+        self.forgotten += 1
 
     def take_pops(self) -> list[bytes]:
         self.dropped += 1

@@ -471,6 +471,26 @@ async def test_a_copy_of_the_masters_tables_cannot_arrive_after_the_takeover() -
     assert order == [MASTER, "start"]
 
 
+async def test_a_slave_copies_what_the_one_that_acts_keeps_while_that_one_acts() -> None:
+    member = Member(2)
+    await member.see(0, 1, 2)
+    await member.acting.copy_acting_slave()
+    assert not member.metadata.copied
+    await member.see(1, 2)
+    await member.acting.copy_acting_slave()
+    member.metadata.failure = RemotingTimeoutError("silent", address=SLAVE_1, timeout_ms=3_000)
+    await member.acting.copy_acting_slave()
+    assert member.metadata.copied == [SLAVE_1]
+    member.metadata.failure = None
+    assert member.metadata.forgotten == 1, "the master, that was there first"
+    await member.see(0, 2)
+    assert member.metadata.forgotten == 2, "its pop records are old when a slave acts the next time"
+    await member.see(2)
+    await member.acting.copy_acting_slave()
+    assert member.acting.is_acting_master
+    assert member.metadata.copied == [SLAVE_1]
+
+
 async def test_a_larger_slave_follows_the_smaller_one() -> None:
     member = await slave(2)
     await member.see(1, 2)
