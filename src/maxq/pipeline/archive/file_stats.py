@@ -52,13 +52,17 @@ def entry_of(filesystem: fs.FileSystem, root: str, path: str, run: str) -> FileE
     crc, size = crc_of(filesystem, full)
     with filesystem.open_input_file(full) as file:
         table = pq.ParquetFile(file).read(columns=list(_READ))
-    times = table["storeTimestamp"].cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64())
-    bounds: dict[str, Any] = pc.min_max(times).as_py()
+    bounds: dict[str, Any] = pc.min_max(times_of(table)).as_py()
     topic, date = partition_of(path)
     return FileEntry(
         path, topic, date, table.num_rows, size, crc,
         (bounds["min"] or 0) // 1000, (bounds["max"] or 0) // 1000, run, queue_parts(table),
     )  # fmt: skip
+
+
+def times_of(table: pa.Table) -> pa.ChunkedArray:
+    """Return the column storeTimestamp in microseconds since 1970, whatever unit a file has it in."""
+    return table["storeTimestamp"].cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64())
 
 
 def queue_parts(table: pa.Table) -> tuple[QueuePart, ...]:

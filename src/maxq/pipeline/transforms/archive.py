@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
 from maxq.pipeline.archive.ranges import Range
@@ -33,18 +33,24 @@ def archive_rows(messages: DataFrame, columns: Sequence[str]) -> DataFrame:
     return messages.select(*columns, F.date_add(F.lit("1970-01-01").cast("date"), days).alias(DATE))
 
 
-def not_covered(messages: DataFrame, coverage: Mapping[MessageQueue, Sequence[Range]]) -> DataFrame:
+def not_covered(
+    messages: DataFrame, coverage: Mapping[MessageQueue, Sequence[Range]], seen: Observation | None = None
+) -> DataFrame:
     """Return the messages whose offsets are in no range of their queue, with all columns unchanged.
 
     Args:
         messages: with topic, brokerName, queueId and queueOffset.
         coverage: queue → ranges, both ends included.
+        seen: is told how many others there are, as `covered`, if there is a coverage.
     """
     if not coverage:
         return messages
     inside = F.exists("ranges", lambda one: F.col("queueOffset").between(one["first"], one["last"]))
     joined = messages.join(F.broadcast(coverage_frame(messages.sparkSession, coverage)), list(QUEUE_KEY), "left")
-    return joined.where(F.col("ranges").isNull() | ~inside).select(*messages.columns)
+    is_left = F.col("ranges").isNull() | ~inside
+    if seen is not None:
+        joined = joined.observe(seen, F.count_if(~is_left).alias("covered"))
+    return joined.where(is_left).select(*messages.columns)
 
 
 def only_covered(messages: DataFrame, coverage: Mapping[MessageQueue, Sequence[Range]]) -> DataFrame:

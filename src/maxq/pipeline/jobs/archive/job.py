@@ -15,7 +15,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,6 +33,7 @@ from maxq.pipeline.archive.file_stats import NEEDED_COLUMNS, entry_of
 from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun, StagedFile
 from maxq.pipeline.archive.manifest import FileEntry, Manifest, coverage_of
 from maxq.pipeline.archive.ranges import intersect
+from maxq.pipeline.archive.same_messages import ArchivedMessage, check_brokers, check_messages, check_order
 from maxq.pipeline.archive.spread import spread
 from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
@@ -41,7 +42,7 @@ from maxq.pipeline.store.own_topics import OWN_TOPICS
 from maxq.pipeline.store.store_folder import open_store, owner_of
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.store.store_source import store_options
-from maxq.pipeline.transforms.archive import DATE, archive_rows, not_covered
+from maxq.pipeline.transforms.archive import DATE, QUEUE_KEY, archive_rows, not_covered, only_covered
 from maxq.protocol.message.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
@@ -142,13 +143,13 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
 
     Raises:
         ConfigError: see check_names.
-        PipelineError: see coverage.check_same_topics; other runs are always faster.
+        PipelineError: see coverage.check_same_topics, same_messages.check_brokers; other runs are always faster.
     """
     check_names(config)
     folder = ArchiveFolder(config.path)
     with folder.run() as run:
         for _ in range(_ATTEMPTS):
-            messages = new_messages(spark, config, folder.manifest())
+            messages = messages_there(spark, config, folder)
             if messages is None:
                 return ArchiveResult((), tuple(run.removed))
             try:
@@ -174,16 +175,19 @@ def check_names(config: ArchiveConfig) -> None:
             )
 
 
-def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
-    """Return the existing messages that are not in the manifest; None if there are none (over the wire)."""
+def messages_there(spark: SparkSession, config: ArchiveConfig, folder: ArchiveFolder) -> DataFrame | None:
+    """Return the existing messages: over the wire those that are not archived, of store directories all of them. None
+    if there are none (over the wire)."""
+    manifest = folder.manifest()
     if config.store:
         check_not_deleted(spark, config.path, deleted_now(config, manifest.coverage()), manifest)
-        return not_covered(store_messages(spark, config), manifest.coverage())
+        return store_messages(spark, config)
     options = ReadOptions.parse(config.options, streaming=False)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     if options.ending.kind == "latest":
         check_same_topics(bounds, coverage)
     check_not_deleted(spark, config.path, deleted_now(config, bounds), manifest)
+    check_brokers(options, bounds, folder, manifest)
     left = missing(bounds, coverage)
     frames = [ranges_frame(spark, config, read_options(one)) for one in passes(left)]
     return reduce(DataFrame.unionByName, frames) if frames else None
@@ -283,7 +287,7 @@ def archive_stream(
     folder = ArchiveFolder(config.path)
     options = dict(config.options)
     options = {name: value for name, value in options.items() if "starting" not in name.lower()}
-    start = _stream_start(spark, config, folder.manifest())
+    start = _stream_start(spark, config, folder)
     options["startingOffsets"] = json.dumps(start) if start else "earliest"
     options["columns"] = ",".join(config.columns)
     options.setdefault("maxRecordsPerPartition", str(config.rows_per_file))
@@ -311,7 +315,7 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
         _check_stream(batch.sparkSession, config, folder.manifest())
         for _ in range(_ATTEMPTS):
             try:
-                return write_files(not_covered(batch, folder.manifest().coverage()), run, config)
+                return write_files(batch, run, config)
             except OvertakenError as error:
                 log.warning("%s; the rest is written again", error)
     raise PipelineError(f"other runs archive the same messages into {folder.root}: let one end")
@@ -325,12 +329,13 @@ def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest
     check_not_deleted(spark, config.path, deleted_now(config, queues), manifest)
 
 
-def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
+def _stream_start(spark: SparkSession, config: ArchiveConfig, folder: ArchiveFolder) -> dict[str, Any]:
     """Return topic → broker → queue → the first offset that is wanted and not archived."""
-    options = _batch_options(config)
+    options, manifest = _batch_options(config), folder.manifest()
     bounds, coverage = broker_ranges(options), manifest.coverage()
     check_same_topics(bounds, coverage)
     check_not_deleted(spark, config.path, deleted_now(config, bounds), manifest)
+    check_brokers(options, bounds, folder, manifest)
     left = missing(bounds, coverage)
     found: dict[str, Any] = {}
     for queue, (_, end) in bounds.items():
@@ -352,14 +357,18 @@ def _selection_name(config: ArchiveConfig) -> str:
 
 
 def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> ArchiveResult:
-    """Write messages as new files of the archive and make them part of it.
+    """Write messages as new files of the archive and make them part of it. Those that are archived already are left
+    out.
 
     Raises:
         OvertakenError: some were archived meanwhile; nothing was changed.
-        PipelineError: some of them are there twice; or the topic was deleted and made again since they were planned.
+        PipelineError: some of them are there twice; or they are of another topic of the name than the archived ones.
     """
     folder = run.folder
-    staged, entries = stage(messages, run, config.form)
+    manifest, seen = folder.manifest(), Observation()
+    staged, entries = stage(not_covered(messages, manifest.coverage(), seen), run, config.form)
+    if manifest.files and seen.get["covered"]:
+        check_messages(folder, manifest, newest_covered(messages, manifest))
     if not entries:
         return ArchiveResult((), tuple(run.removed))
     twice = Manifest(files=tuple(entries)).doubled()
@@ -369,6 +378,7 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
             f"{name_of(one.queue)} has offsets {one.first} to {one.last} twice among the messages read: are two of the "
             "store directories copies of one another?"
         )
+    check_order(folder, manifest, entries)
     new = coverage_of(entries)
     manifest = folder.manifest()
     archived = new.keys() & manifest.coverage().keys()
@@ -389,6 +399,15 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
         run.withdraw(placed)
         raise
     return ArchiveResult(tuple(placed), tuple(run.removed))
+
+
+def newest_covered(messages: DataFrame, manifest: Manifest) -> dict[MessageQueue, ArchivedMessage]:
+    """Return of each queue the last message whose offset is archived."""
+    message = F.struct("queueOffset", F.unix_micros("storeTimestamp").alias("us"), "bodyCrc")
+    newest = only_covered(messages, manifest.coverage()).groupBy(*QUEUE_KEY).agg(F.max(message).alias("newest"))
+    return {
+        MessageQueue(row.topic, row.brokerName, row.queueId): ArchivedMessage(*row.newest) for row in newest.collect()
+    }
 
 
 def stage(messages: DataFrame, run: ArchiveRun, form: FileForm) -> tuple[list[StagedFile], list[FileEntry]]:

@@ -33,6 +33,7 @@ from maxq.pipeline.archive.coverage import (
 from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, size, union
+from maxq.pipeline.archive.same_messages import check_brokers
 from maxq.pipeline.archive.spread import spread
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, check_not_deleted, ranges_frame
 from maxq.pipeline.options.read_options import ReadOptions
@@ -137,6 +138,7 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
         if options.ending.kind == "latest":
             check_same_topics(bounds, coverage)
         check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
+        check_brokers(options, bounds, folder, manifest)
         findings += coverage_findings(bounds, coverage, held_by_brokers(spark, config, bounds, coverage))
     findings += lost_findings(bounds, coverage)
     ordered = sorted(findings, key=lambda one: (not is_fault(one, complete=config.complete), one.kind != MISSING_FILE))
