@@ -12,7 +12,7 @@ from maxq.pipeline.archive.ranges import Range, size, subtract
 from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, to_json
-from maxq.pipeline.source.positions import name_of, resolve, selected_queues
+from maxq.pipeline.source.positions import QueueEnds, name_of, resolve, selected_queues, tell_of_slaves
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
@@ -56,18 +56,26 @@ class Finding:
         }  # fmt: skip
 
 
-def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
+def broker_ranges(options: ReadOptions, coverage: Coverage) -> dict[MessageQueue, tuple[int, int]]:
     """Return queue → (first offset, one past the last) for the options of a batch at this moment.
+
+    Args:
+        coverage: what is archived. Where a slave reports an end, it has at least what is archived: it may lag.
 
     Raises:
         PipelineError: a topic that was named is not there; brokers do not answer.
     """
     with WireClient(options.connection) as client:
         queues = list(selected_queues(client, options.selection))
-        losses = Losses(fail=options.fail_on_data_loss)
-        start = resolve(client, options.starting, queues, "startingOffsets", losses)
-        end = resolve(client, options.ending, queues, "endingOffsets", losses)
+        losses, ends = Losses(fail=options.fail_on_data_loss), QueueEnds(client, queues)
+        start = resolve(client, options.starting, queues, "startingOffsets", losses, ends)
+        end = resolve(client, options.ending, queues, "endingOffsets", losses, ends)
         losses.tell()
+    tell_of_slaves(ends.seen)
+    if options.ending.kind == "latest":
+        for queue, ranges in coverage.items():
+            if queue in end and ranges and not ends.seen[queue].is_master:
+                end[queue] = max(end[queue], ranges[-1][1] + 1)
     return {queue: (start[queue], max(start[queue], end[queue])) for queue in sorted(queues)}
 
 

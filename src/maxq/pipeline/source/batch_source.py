@@ -8,7 +8,7 @@ from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, Offsets
 from maxq.pipeline.source.positions import (
-    ask_until_answered,
+    QueueEnds,
     at_times,
     check_named,
     incarnation_of,
@@ -62,16 +62,17 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
         check_named(options.starting, options.selection, there, "startingOffsets", losses)
         check_named(options.ending, options.selection, there, "endingOffsets", losses)
         queues = [queue for queue in there if conditions.takes(queue)]
-        topics = ask_until_answered(client, client.max_offsets, queues)
-        tell_of_slaves(topics)
-        start = resolve(client, options.starting, queues, "startingOffsets", losses)
-        end = resolve(client, options.ending, queues, "endingOffsets", losses)
-        _check_order(options, queues, start, end, losses)
+        ends = QueueEnds(client, queues)
+        topics = dict(ends.seen)
+        start = resolve(client, options.starting, queues, "startingOffsets", losses, ends)
+        end = resolve(client, options.ending, queues, "endingOffsets", losses, ends)
+        _check_order(options, ends, start, end, losses)
         losses.tell()
-        for first in _marks(client, queues, conditions.first_offset, conditions.first_time):
+        for first in _marks(client, ends, conditions.first_offset, conditions.first_time):
             start = {queue: max(offset, first[queue]) for queue, offset in start.items()}
-        for last in _marks(client, queues, conditions.end_offset, conditions.end_time):
+        for last in _marks(client, ends, conditions.end_offset, conditions.end_time):
             end = {queue: min(offset, last[queue]) for queue, offset in end.items()}
+        tell_of_slaves(ends.seen)
         ranges = [
             OffsetRange(queue, start[queue], end[queue], incarnation_of(queue, topics[queue]))
             for queue in sorted(queues)
@@ -80,30 +81,29 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
         return partitions(client, ranges, options, {queue.broker_name for queue in there})
 
 
-def _check_order(
-    options: ReadOptions, queues: list[MessageQueue], start: Offsets, end: Offsets, losses: Losses
-) -> None:
-    """Check for queues that end before they begin, which would give no rows.
+def _check_order(options: ReadOptions, ends: QueueEnds, start: Offsets, end: Offsets, losses: Losses) -> None:
+    """Check for queues that end before they begin, which would give no rows. One whose end a slave reports, which may
+    lag, has none yet.
 
     Raises:
         DataLossError: see `losses`; the queue itself ends there.
         PipelineError: the options say so.
     """
     both = {options.starting.kind, options.ending.kind}
-    for queue in queues:
+    for queue, told in ends.seen.items():
         if end[queue] >= start[queue]:
             continue
         if both in ({"offsets"}, {"timestamp"}):
-            ends = f"its end, offset {end[queue]}, lies before its start, {start[queue]}"
-            raise PipelineError(f"{name_of(queue)}: {ends}; change the options that say where to start and to end")
-        if options.ending.kind == "latest":
+            what = f"its end, offset {end[queue]}, lies before its start, {start[queue]}"
+            raise PipelineError(f"{name_of(queue)}: {what}; change the options that say where to start and to end")
+        if options.ending.kind == "latest" and told.is_master:
             reason = "it was to be read from there on, and ends before: its topic was made again"
             losses.offsets(name_of(queue), start[queue], None, (0, end[queue]), reason)
 
 
-def _marks(client: WireClient, queues: list[MessageQueue], offset: int | None, time: int | None) -> Iterator[Offsets]:
+def _marks(client: WireClient, ends: QueueEnds, offset: int | None, time: int | None) -> Iterator[Offsets]:
     """Return the bounds that conditions on offset and store time give for each queue."""
     if offset is not None:
-        yield dict.fromkeys(queues, offset)
-    if time is not None and queues:
-        yield at_times(client, dict.fromkeys(queues, time))
+        yield dict.fromkeys(ends.seen, offset)
+    if time is not None and ends.seen:
+        yield at_times(client, dict.fromkeys(ends.seen, time), ends)

@@ -105,13 +105,44 @@ def ask_until_answered(
     return found
 
 
+class QueueEnds:
+    """Where the queues of one plan end.
+
+    Attributes:
+        seen: what brokers told. What a master has told stays if a slave, which may lag, answers a later question.
+    """
+
+    def __init__(self, client: WireClient, queues: Iterable[MessageQueue]) -> None:
+        """Raises PipelineError as `ask_until_answered`."""
+        self._client = client
+        self.seen = ask_until_answered(client, client.max_offsets, queues)
+
+    def ask(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """Ask again where some of the queues end. Raises PipelineError as `ask_until_answered`."""
+        found = ask_until_answered(self._client, self._client.max_offsets, queues)
+        self.seen |= {queue: _better(self.seen.get(queue), one) for queue, one in found.items()}
+        return {queue: self.seen[queue].offset for queue in found}
+
+
+def _better(before: ReportedOffset | None, now: ReportedOffset) -> ReportedOffset:
+    if before is None or now.is_master or not before.is_master:
+        return now
+    return now if now.incarnation == before.incarnation and now.offset > before.offset else before
+
+
 def resolve(
-    client: WireClient, position: Position, queues: Iterable[MessageQueue], option: str, losses: Losses
+    client: WireClient,
+    position: Position,
+    queues: Iterable[MessageQueue],
+    option: str,
+    losses: Losses,
+    ends: QueueEnds,
 ) -> Offsets:
     """Return the offset of each queue at `position`.
 
     Args:
         option: what the position was given by, for errors.
+        ends: of these queues.
         losses: is told of offsets behind the end of a queue; if that is no error the queue's end is meant.
 
     Raises:
@@ -120,19 +151,19 @@ def resolve(
     """
     wanted = sorted(queues)
     if position.kind == "earliest":
-        return offsets_of(ask_until_answered(client, client.min_offsets, wanted))
+        return lows_of(client, wanted)
     if position.kind == "latest":
-        return offsets_of(ask_until_answered(client, client.max_offsets, wanted))
+        return ends.ask(wanted)
     if position.kind == "group":
         committed = ask_until_answered(client, lambda some: client.group_offsets(position.group, some), wanted)
         without = [queue for queue, offset in committed.items() if offset is None]
-        lows = offsets_of(ask_until_answered(client, client.min_offsets, without))
+        lows = lows_of(client, without)
         return {queue: lows[queue] if offset is None else offset for queue, offset in committed.items()}
     if position.kind == "timestamp":
-        return _by_time(client, position, wanted, option)
+        return _by_time(client, position, wanted, option, ends)
     told = _told(position, wanted, option)
-    for mark, ask in ((EARLIEST, client.min_offsets), (LATEST, client.max_offsets)):
-        told |= offsets_of(ask_until_answered(client, ask, [queue for queue in wanted if told[queue] == mark]))
+    told |= lows_of(client, [queue for queue in wanted if told[queue] == EARLIEST])
+    told |= ends.ask([queue for queue in wanted if told[queue] == LATEST])
     return told | _ends_of_those_beyond(client, told, option, losses)
 
 
@@ -182,15 +213,17 @@ def check_named(
                 losses.offsets(name, number, None, None, f"{option} names it, and there is no such queue: {has}")
 
 
-def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue], option: str) -> Offsets:
+def _by_time(
+    client: WireClient, position: Position, wanted: list[MessageQueue], option: str, ends: QueueEnds
+) -> Offsets:
     if position.timestamp is not None:
         times = dict.fromkeys(wanted, position.timestamp)
     else:
         times = _told(position, wanted, option)
-    found = at_times(client, times)
+    found = at_times(client, times, ends)
     if position.needs_match:
-        ends = offsets_of(ask_until_answered(client, client.max_offsets, times))
-        without = [queue for queue in wanted if found[queue] >= ends[queue]]
+        highs = ends.ask(times)
+        without = [queue for queue in wanted if found[queue] >= highs[queue]]
         if without:
             raise PipelineError(
                 f"{len(without)} of {len(wanted)} queues, such as {name_of(without[0])}, have no message stored at "
@@ -199,16 +232,40 @@ def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue],
     return found
 
 
-def at_times(client: WireClient, times: Mapping[MessageQueue, int]) -> Offsets:
-    """Return the first message of each queue that was stored at or after its time, within what the queue has."""
+def at_times(client: WireClient, times: Mapping[MessageQueue, int], ends: QueueEnds) -> Offsets:
+    """Return the first message of each queue that was stored at or after its time, within what the queue has.
+
+    Raises:
+        PipelineError: brokers do not answer; or the master of a queue, which has told where it ends, is away, and its
+            slave, which may lack the message, does not find it among its own.
+    """
 
     def search(some: list[MessageQueue]) -> tuple[dict[MessageQueue, ReportedOffset], Failures]:
-        return client.offsets_by_time({queue: times[queue] for queue in some})
+        found, failed = client.offsets_by_time({queue: times[queue] for queue in some})
+        doubtful = [queue for queue, one in found.items() if not one.is_master and ends.seen[queue].is_master]
+        lows, highs = client.min_offsets(doubtful)[0], client.max_offsets(doubtful)[0]
+        for queue in doubtful:
+            first, end = lows.get(queue), highs.get(queue)
+            offset = found[queue].offset
+            if first is None or end is None or offset >= end.offset or (first.offset and offset <= first.offset):
+                del found[queue]
+                failed[queue] = PipelineError("its master is away, and its slave may lack the message of that time")
+        return found, failed
 
     found = offsets_of(ask_until_answered(client, search, times))
-    lows = offsets_of(ask_until_answered(client, client.min_offsets, times))
-    highs = offsets_of(ask_until_answered(client, client.max_offsets, times))
+    lows, highs = lows_of(client, times), ends.ask(times)
     return {queue: min(max(offset, lows[queue]), highs[queue]) for queue, offset in found.items()}
+
+
+def lows_of(client: WireClient, queues: Iterable[MessageQueue]) -> Offsets:
+    """Return the offset of the oldest message of each queue. It is logged where slaves report it.
+
+    Raises:
+        PipelineError: as `ask_until_answered`.
+    """
+    seen = ask_until_answered(client, client.min_offsets, queues)
+    _tell_of_slaves(seen, "begin, and older messages that only the masters have are not read")
+    return offsets_of(seen)
 
 
 def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offsets:
@@ -230,14 +287,16 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
 
 def tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset]) -> None:
     """Log which queue ends were reported by slaves: messages that these have not copied yet are not read."""
+    _tell_of_slaves(seen, "end, and messages that these have not copied yet are read later")
+
+
+def _tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset], what: str) -> None:
     away = sorted(queue for queue, one in seen.items() if not one.is_master)
     if away:
         log.warning(
-            "the masters of %d queues, such as %s, are away: their slaves report where they end, and messages that "
-            "these have not copied yet are read later",
-            len(away),
-            name_of(away[0]),
-        )
+            "the masters of %d queues, such as %s, are away: their slaves report where they %s",
+            len(away), name_of(away[0]), what,
+        )  # fmt: skip
 
 
 def incarnation_of(queue: MessageQueue, seen: ReportedOffset) -> int | None:

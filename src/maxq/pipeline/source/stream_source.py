@@ -34,9 +34,11 @@ from maxq.pipeline.source.offsets import (
     to_json,
 )
 from maxq.pipeline.source.positions import (
+    QueueEnds,
     ask_until_answered,
     check_named,
     incarnation_of,
+    lows_of,
     name_of,
     offsets_of,
     queues_there,
@@ -84,8 +86,8 @@ class TopicStream:
         starting, selection = self._options.starting, self._options.selection
         queues = selected_queues(self._client, selection)
         check_named(starting, selection, queues, "startingOffsets", self._losses)
-        ends = ask_until_answered(self._client, self._client.max_offsets, queues)
-        offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses)
+        ends = QueueEnds(self._client, queues)
+        offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses, ends)
         self._losses.tell()
         self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
         if self._target is not None:  # it is older: what came since is behind the start, and nothing is lost
@@ -93,7 +95,7 @@ class TopicStream:
                 one = self._target[queue]
                 self._target[queue] = one._replace(offset=max(one.offset, offsets[queue]))
             self._seen = offsets_of(self._target)
-        self._initial = to_json(offsets, self._incarnations(ends, ()))
+        self._initial = to_json(offsets, self._incarnations(ends.seen, ()))
         return self._initial
 
     def prepare_for_available_now(self) -> None:
@@ -255,7 +257,7 @@ class TopicStream:
         name them all; else the next trigger asks again."""
         queues = sorted(new)
         if self._target is not None:
-            return offsets_of(ask_until_answered(self._client, self._client.min_offsets, queues))
+            return lows_of(self._client, queues)
         return offsets_of(self._client.min_offsets(queues)[0]) if queues else {}
 
     def _incarnations(

@@ -183,7 +183,8 @@ def messages_there(spark: SparkSession, config: ArchiveConfig, folder: ArchiveFo
         check_not_deleted(spark, config.path, deleted_now(config, manifest.coverage()), manifest)
         return store_messages(spark, config)
     options = ReadOptions.parse(config.options, streaming=False)
-    bounds, coverage = broker_ranges(options), manifest.coverage()
+    coverage = manifest.coverage()
+    bounds = broker_ranges(options, coverage)
     if options.ending.kind == "latest":
         check_same_topics(bounds, coverage)
     check_not_deleted(spark, config.path, deleted_now(config, bounds), manifest)
@@ -332,7 +333,8 @@ def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest
 def _stream_start(spark: SparkSession, config: ArchiveConfig, folder: ArchiveFolder) -> dict[str, Any]:
     """Return topic → broker → queue → the first offset that is wanted and not archived."""
     options, manifest = _batch_options(config), folder.manifest()
-    bounds, coverage = broker_ranges(options), manifest.coverage()
+    coverage = manifest.coverage()
+    bounds = broker_ranges(options, coverage)
     check_same_topics(bounds, coverage)
     check_not_deleted(spark, config.path, deleted_now(config, bounds), manifest)
     check_brokers(options, bounds, folder, manifest)

@@ -134,7 +134,7 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
     bounds: dict[MessageQueue, tuple[int, int]] = {}
     if config.options:
         options = ReadOptions.parse(config.options, streaming=False)
-        bounds = broker_ranges(options)
+        bounds = broker_ranges(options, coverage)
         if options.ending.kind == "latest":
             check_same_topics(bounds, coverage)
         check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
