@@ -40,7 +40,9 @@ class NamesrvConfig(SettingsTable):
         45, "Time that brokers have for registering first.", unit="s", low=0, live=True
     )
     delete_topic_with_broker_registration: bool = setting(
-        False, "Forget topics that a broker no longer lists.", live=True
+        False,
+        "Forget topics that a registration of a RocketMQ broker leaves out. Brokers of MaxQ say whether they list all.",
+        live=True,
     )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",

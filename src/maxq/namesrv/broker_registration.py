@@ -24,6 +24,7 @@ class RegistrationRequest:
     """One REGISTER_BROKER request, decoded. `connection` is compared by identity and never used.
 
     Attributes:
+        is_whole: has the broker no other topics than these? None: it is Java's, and does not say.
         digest: of all that the request said; empty: it is not compared with the next one's.
     """
 
@@ -40,6 +41,7 @@ class RegistrationRequest:
     enable_acting_master: bool | None = None  # None: a broker before 5.0, which does not know of it
     mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     filter_servers: Sequence[str] | None = None
+    is_whole: bool | None = None
     digest: bytes = b""
 
 

@@ -356,5 +356,6 @@ def _registration(
         if isinstance(wrapper, TopicConfigAndMappingSerializeWrapper)
         else {},
         filter_servers=filter_servers,
+        is_whole=header.maxq_whole,
         digest=digest,
     )

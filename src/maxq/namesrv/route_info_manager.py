@@ -255,7 +255,7 @@ class RouteInfoManager:
     def _entries(self, new: RegistrationRequest, *, changed: bool, read_only: bool) -> Iterator[None]:
         """Apply a registration's topics, one topic between two yields."""
         known = self._announced.setdefault(new.broker_name, {})
-        if self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings:
+        if self._drops_others(new):
             for topic in [topic for topic in known if topic not in new.topics]:
                 yield
                 self._remove_queue(topic, new.broker_name)
@@ -276,6 +276,14 @@ class RouteInfoManager:
         for topic in [topic for topic in new.mappings if changed and topic not in new.topics]:
             yield
             self._map(topic, new.broker_name, new.mappings[topic])
+
+    def _drops_others(self, new: RegistrationRequest) -> bool:
+        """Return whether the broker has none of those of its topics that a registration does not name. Of Java's, which
+        does not say whether it names all, the setting decides."""
+        if new.is_whole is None:
+            return self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings
+        is_in_group = self._groups[new.broker_name].cluster == new.cluster_name
+        return new.is_whole and new.broker_id == MASTER_ID and is_in_group
 
     def _map(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo) -> None:
         is_its_own = (mapping.bname or broker_name) == broker_name  # what is another's, that one announces

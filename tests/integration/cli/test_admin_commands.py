@@ -78,6 +78,30 @@ def test_topic_created_and_deleted(admin: Admin) -> None:
     assert "Short" not in admin.json("topicList")  # type: ignore[operator]
 
 
+def test_a_topic_that_only_one_broker_had_leaves_the_name_servers_with_it(admin: Admin) -> None:
+    admin.text("updateTopic", "-b", admin.broker, "-t", "Alone")
+    text = admin.text("deleteTopic", "-y", "-t", "Alone", "-b", admin.broker)
+    assert text.endswith("delete topic [Alone] from NameServer success.\n")
+    assert "Alone" not in admin.json("topicList")  # type: ignore[operator]
+
+
+def test_order_confs_follow_the_topic(admin: Admin) -> None:
+    def order_conf() -> str:
+        return admin.text("updateOrderConf", "-t", "InOrder", "-m", "get").partition("orderConf=")[2].strip()
+
+    admin.text("updateOrderConf", "-t", "InOrder", "-m", "put", "-v", "broker-z:3")
+    change = ("updateTopic", "-b", admin.broker, "-t", "InOrder", "-w", "5")
+    admin.text(*change, "-o", "true")
+    assert order_conf() == "[broker-a:5;broker-z:3]", "another broker's number stays"
+    admin.text(*change)
+    assert order_conf() == "[broker-a:5;broker-z:3]"
+    admin.text(*change, "-o", "false")
+    assert order_conf() == "[]", "brokers would make the topic an ordered one again"
+    admin.text("updateTopic", "-c", "DefaultCluster", "-t", "InOrder", "-o", "true")
+    admin.text("deleteTopic", "-y", "-t", "InOrder", "-c", "DefaultCluster")
+    assert order_conf() == "[]", "a new topic of the name would be ordered"
+
+
 def test_group_commands(admin: Admin) -> None:
     policy = '{"type":"EXPONENTIAL"}'
     admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "made", "-r", "3", "-p", policy)

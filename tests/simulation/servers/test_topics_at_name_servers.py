@@ -11,6 +11,7 @@ import pytest
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ClientEnvironment, ProducerConfig
 from maxq.client.producer.producer import Producer
+from maxq.errors import ClientError
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
 from maxq.protocol.message.message import Message
 from maxq.testing.sim_network import LinkSettings
@@ -37,7 +38,7 @@ class Broker(SimServer):
 
 
 class Scene:
-    """A broker, its name servers, and clients that ask the first of these."""
+    """A broker, its name servers, an operator who knows all of them, and a producer that asks the first one."""
 
     def __init__(self, world: SimWorld, name_servers: list[str]) -> None:
         world.network.default_link = QUICK
@@ -48,7 +49,9 @@ class Scene:
         ]
         self.servers.append(Broker(world, name_servers))
         environment = ClientEnvironment(world.clock, world.rng, world.disk, CLIENT, 9, PurePath("/home"))
-        self.admin = Admin(ClientConfig(namesrv_addr=f"{name_servers[0]}:9876"), environment)
+        self.admin = Admin(
+            ClientConfig(namesrv_addr=";".join(f"{address}:9876" for address in name_servers)), environment
+        )
         config = ProducerConfig(namesrv_addr=f"{name_servers[0]}:9876", producer_group="P")
         self.producer = Producer(config, environment)
 
@@ -163,3 +166,26 @@ def test_a_name_server_that_is_away_is_not_waited_for() -> None:
         assert await scene.seconds_of(scene.admin.topics.create(BROKER_ADDRESS, TopicConfig("T", 1, 1))) < 0.3
 
     play(act, NAMESRV)
+
+
+def test_a_topic_that_is_deleted_at_its_broker_alone_leaves_the_routes() -> None:
+    async def act(scene: Scene) -> None:
+        await _list(scene)
+        await scene.admin.topics.delete_in_broker(BROKER_ADDRESS, "T")
+        await scene.admin.topics.create(BROKER_ADDRESS, TopicConfig("S", 2, 2))
+        await asyncio.sleep(35)
+        assert not await scene.knows("T")
+        assert await scene.knows("S")
+
+    play(act, NAMESRV)
+
+
+def test_a_name_server_that_is_away_keeps_no_other_from_being_told() -> None:
+    async def act(scene: Scene) -> None:
+        await _list(scene)
+        scene.servers[0].machine.kill()
+        with pytest.raises(ClientError, match=f"name server {SECOND_NAMESRV}:9876 was told, but not {NAMESRV}:9876"):
+            await scene.admin.topics.delete("T", "C")
+        assert not await scene.knows("T")
+
+    play(act, NAMESRV, SECOND_NAMESRV)

@@ -34,6 +34,7 @@ def registration(
     zone: str | None = None,
     mappings: Mapping[str, TopicQueueMappingInfo] | None = None,
     filter_servers: list[str] | None = None,
+    is_whole: bool | None = None,
     digest: bytes = b"",
 ) -> RegistrationRequest:
     configs = [topic(item) if isinstance(item, str) else item for item in topics]
@@ -51,6 +52,7 @@ def registration(
         enable_acting_master=acting,
         mappings=mappings or {},
         filter_servers=filter_servers,
+        is_whole=is_whole,
         digest=digest,
     )
 

@@ -82,6 +82,34 @@ def test_topics_no_longer_named_go_if_the_setting_says_so() -> None:
     assert sorted(routes.all_topics().topic_list) == ["T", "V", "W"]
 
 
+@pytest.mark.parametrize("setting", [True, False])
+def test_topics_that_a_master_does_not_have_go_when_it_says_so(*, setting: bool) -> None:
+    """A broker of MaxQ says whether it names all; the setting is for others, and took what one left out that named only
+    what had changed."""
+    routes = manager(delete_topic_with_broker_registration=setting)
+    mapping = {"S": TopicQueueMappingInfo("S", "g", 4, "broker-a", 1)}
+    routes.register_broker(registration(["S", "T", "U"], mappings=mapping, is_whole=True), now_ms=0)
+    routes.register_broker(registration(["V", "W"], version=2, is_whole=False), now_ms=0)
+    assert sorted(routes.all_topics().topic_list) == ["S", "T", "U", "V", "W"]
+    other = {"name": "broker-b", "addr": "10.0.0.9:1", "is_whole": True}
+    routes.register_broker(registration(["S", "V"], **other), now_ms=0)
+    routes.register_broker(registration(["T", "W"], version=3, is_whole=True), now_ms=0)
+    assert sorted(routes.all_topics().topic_list) == ["S", "T", "V", "W"]
+    assert perms(routes, "S") == {"broker-b": 6}
+    route = routes.pickup_topic_route_data("S")
+    assert route is not None and not route.topic_queue_mapping_by_broker
+
+
+def test_topics_that_a_slave_lacks_stay() -> None:
+    """It may not have copied them yet when its master goes."""
+    routes = manager()
+    routes.register_broker(registration(["T", "U"], acting=True), now_ms=0)
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    routes.register_broker(registration(["T", "V"], acting=True, is_whole=True, version=2, **SLAVE), now_ms=0)
+    routes.register_broker(registration(["T", "W"], acting=True, is_whole=True, version=3, **SLAVE), now_ms=0)
+    assert sorted(routes.all_topics().topic_list) == ["T", "V", "W"]
+
+
 def test_a_topic_that_changed_under_an_equal_version_is_taken() -> None:
     """Java ignores it, for minutes (java-defects.md)."""
     routes = manager()

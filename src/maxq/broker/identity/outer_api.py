@@ -65,6 +65,7 @@ class BrokerOuterApi:
         timeout_ms: int,
         compressed: bool = False,
         heartbeat_timeout_ms: int | None = None,
+        is_whole: bool = False,
     ) -> RegisterResult:
         """Tell a name server of this broker and of `topics`: all of them, or those that changed (103).
 
@@ -72,6 +73,7 @@ class BrokerOuterApi:
             mappings: of those of the topics that are static.
             heartbeat_timeout_ms: after so long a silence the broker counts as gone, and its slave with the smallest id
                 may act as master (enableSlaveActingMaster); None: this group has no acting masters.
+            is_whole: a MaxQ name server is to forget what else it knows of this broker's topics.
         """
         wrapper = TopicConfigAndMappingSerializeWrapper(data_version=data_version)
         wrapper.topic_queue_mapping_info_map = dict(mappings or {})
@@ -90,6 +92,7 @@ class BrokerOuterApi:
             enable_acting_master=heartbeat_timeout_ms is not None,
             compressed=compressed,
             body_crc32=crc31(body),
+            maxq_whole=is_whole,
         )
         request = RemotingCommand(RequestCode.REGISTER_BROKER, header.encode(), body)
         answer = await self._invoke(address, request, timeout_ms)

@@ -9,6 +9,9 @@ that fails, or closes its connection, is tried again every second until it knows
 no route there meanwhile. A name server that fails or hangs never delays the others, nor a start, an end, or a slave
 that looks for its master: what is asked of all of them goes on a moment after one has answered.
 
+Who deletes a topic tells the name servers, too (216). What they have missed of that, or were not told, they hear with
+the next periodic registration: a master says that its whole table is all it has. Java's name servers do not know that.
+
 Who answers a change waits for `changes_known`, so that a client that looks for a topic it has just made finds it. Java
 waits for all name servers, up to registerBrokerTimeoutMills (24 s).
 
@@ -29,6 +32,7 @@ from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, ConfigError, MaxQError, RemotingConnectError, RemotingSendError
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicQueueMappingInfo
 from maxq.remoting.first_answers import SILENT_SECONDS, until_answered
 
@@ -52,6 +56,7 @@ class _NameServer:
     address: str
     changed: dict[str, None] = field(default_factory=dict)  # topic names, in order
     everything: bool = True  # the whole table: at first, and after it refused an increment
+    knows_deleted: bool = False  # it may know topics that were deleted since it was sent the whole table
     registered: bool = False
     is_failing: bool = False
     retry_ms: int = _RETRY_MS
@@ -143,11 +148,12 @@ class BrokerRegistration:
         await asyncio.sleep(SILENT_SECONDS)
 
     def topics_changed(self, changed: Iterable[TopicConfig], deleted: Iterable[str] = ()) -> None:
-        """Send these topics to every name server now; returns at once.
-
-        A deleted topic is not told: mqadmin removes it from the name servers (216), and a registration cannot.
-        """
+        """Send these topics to every name server now; returns at once. Deleted ones are left out of the next periodic
+        registration."""
         names = [topic.topic_name for topic in changed]
+        if deleted:
+            for server in self._servers.values():
+                server.knows_deleted = True
         if not names or self._stopped:
             return
         for server in self._current_servers():
@@ -196,7 +202,7 @@ class BrokerRegistration:
         force = self._config().force_register
         servers = self._current_servers()
         for server in servers:
-            server.everything = server.everything or force
+            server.everything = server.everything or force or server.knows_deleted
         holders = await until_answered([self._run(self._look_and_register(server)) for server in servers])
         if not self._stopped:
             self._tell_other_holder(next(filter(None, holders), ""))
@@ -426,11 +432,12 @@ class BrokerRegistration:
 
     async def _register_everything(self, server: _NameServer, config: BrokerConfig) -> None:
         table = dict(self._topics.topic_config_table)
-        server.everything = False
+        server.everything = server.knows_deleted = False
         server.changed.clear()
         try:
             for part in self._parts(table, config):
-                result = await self._send(server, part, config)
+                is_whole = len(part) == len(table) and self._broker.broker_id == MASTER_ID
+                result = await self._send(server, part, config, is_whole=is_whole)
         except BaseException:
             server.everything = True
             raise
@@ -440,7 +447,7 @@ class BrokerRegistration:
             self._topics.update_order_topic_config(result.order_topics)
 
     async def _send(
-        self, server: _NameServer, topics: Mapping[str, TopicConfig], config: BrokerConfig
+        self, server: _NameServer, topics: Mapping[str, TopicConfig], config: BrokerConfig, *, is_whole: bool = False
     ) -> RegisterResult:
         result = await self._api.register_broker(
             server.address,
@@ -453,6 +460,7 @@ class BrokerRegistration:
             heartbeat_timeout_ms=(
                 config.broker_not_active_timeout_millis if config.enable_slave_acting_master else None
             ),
+            is_whole=is_whole,
         )
         self._on_result(result)
         return result

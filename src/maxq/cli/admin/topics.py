@@ -35,7 +35,10 @@ async def update_topic(
     read_queues: Annotated[int, typer.Option("-r", "--readQueueNums", min=1)] = 8,
     write_queues: Annotated[int, typer.Option("-w", "--writeQueueNums", min=1)] = 8,
     perm: Perm = 6,
-    order: Annotated[str, typer.Option("-o", "--order", metavar="true|false", help="Is its order guarded?")] = "false",
+    order: Annotated[
+        str | None,
+        typer.Option("-o", "--order", metavar="true|false", help="Is its order guarded? false ends it."),
+    ] = None,
     unit: Annotated[str, typer.Option("-u", "--unit", metavar="true|false")] = "false",
     has_unit_sub: Annotated[str, typer.Option("-s", "--hasUnitSub", metavar="true|false")] = "false",
     attributes: Annotated[str, typer.Option("-a", "--attributes", help="+name=value,-name")] = "",
@@ -46,24 +49,33 @@ async def update_topic(
     config = TopicConfig(
         topic, read_queues, write_queues, 6 if perm is None else perm, topic_sys_flag=flags, attributes=given
     )
-    config.order = is_true("-o", order)
+    config.order = order is not None and is_true("-o", order)
     targets = await addresses(admin, broker, cluster)
     done = await ask_each(targets, lambda target: admin.topics.create(target, config))
     made = list(done.answers)
     lines = [f"create topic to {target} success." for target in made]
     if config.order and made:
-        lines.append(await _put_order(admin, topic, cluster, write_queues, made))
+        lines.append(await _put_order(admin, topic, cluster, write_queues, made, is_whole=not done.failures))
+    elif order and made and await admin.name_servers.get_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic) is not None:
+        await admin.name_servers.delete_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)  # else brokers make it ordered again
+        lines.append("delete orderConf. isOrder=false")
     if made:
         lines.append(config.describe())
     value = {"brokers": made, "topic": config.to_json()}
     return Report({}, [], value=value, text="".join(f"{line}\n" for line in lines), failures=done.failures)
 
 
-async def _put_order(admin: Admin, topic: str, cluster: str | None, queues: int, targets: list[str]) -> str:
-    """Write how many queues each broker name has, so that their number stays when one is away."""
+async def _put_order(
+    admin: Admin, topic: str, cluster: str | None, queues: int, targets: list[str], *, is_whole: bool
+) -> str:
+    """Write how many queues each broker name has, so that their number stays when one is away. What is known of other
+    brokers stays, unless the topic was made on all brokers of a cluster, `is_whole`."""
     info = await admin.cluster_info()
     names = [name for name, data in info.broker_addr_table.items() if set(data.broker_addrs.values()) & set(targets)]
-    order_conf = ";".join(f"{name}:{queues}" for name in sorted(names))
+    known = "" if cluster and is_whole else await admin.name_servers.get_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+    numbers = dict(part.partition(":")[::2] for part in (known or "").split(";") if part)
+    numbers |= dict.fromkeys(names, str(queues))
+    order_conf = ";".join(f"{name}:{number}" for name, number in sorted(numbers.items()))
     await admin.name_servers.put_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
     whose = "cluster" if cluster else "broker"
     return f"set {whose} orderConf. isOrder=true, orderConf=[{order_conf}]"
@@ -143,12 +155,18 @@ async def update_topic_perm(
 @command(app, "deleteTopic", asks="Delete topic {topic} with all its messages from {where}?")
 async def delete_topic(admin: Admin, topic: Topic, cluster: ClusterName = None, broker: BrokerAddr = None) -> Report:
     """Delete a topic from the brokers of a cluster and, if none of them failed, from the name servers. With -b, delete
-    it from one broker alone, which was away when the topic was deleted."""
+    it from one broker alone, which was away when the topic was deleted, and from the name servers if no other has it.
+    """
     if cluster is None:
         (target,) = await addresses(admin, broker, cluster)
-        await admin.topics.delete_in_broker(target, topic)
-        facts = {"topic": topic, "cluster": "", "brokers": [target], "nameServers": False, "left": ""}
-        text = f"delete topic [{topic}] from broker [{target}] success.\n"
+        others = await admin.topics.delete_alone(target, topic)
+        facts = {"topic": topic, "cluster": "", "brokers": [target], "nameServers": not others, "left": ""}
+        lines = [f"delete topic [{topic}] from broker [{target}] success."]
+        if others:
+            lines.append(f"NameServer is left alone: broker {', '.join(others)} has the topic, or does not answer.")
+        else:
+            lines.append(f"delete topic [{topic}] from NameServer success.")
+        text = "".join(f"{line}\n" for line in lines)
         return Report({name: f"#{name}" for name in facts}, [list(facts.values())], value=facts, text=text)
     if broker is not None:
         raise ConfigError("one of -b/--brokerAddr and -c/--clusterName is needed")
@@ -162,22 +180,29 @@ async def delete_topic(admin: Admin, topic: Topic, cluster: ClusterName = None, 
         follows, lambda address: admin.topics.delete_in_broker(address, topic, follows_master=follows[address])
     )
     lines = []
-    if not done.failures:  # a broker that still has the topic would register it again
-        await admin.topics.delete_in_name_servers(topic, cluster)
+    failures = done.failures
+    if not failures:  # a broker that still has the topic would register it again
         lines = [f"delete topic [{topic}] from cluster [{cluster}] success."]
-        lines.append(f"delete topic [{topic}] from NameServer success.")
+        told = await ask_each(
+            admin.name_servers.addresses,
+            lambda server: admin.topics.delete_in_name_servers(topic, cluster, servers=[server]),
+        )
+        failures = told.failures
+        if told.answers:
+            await admin.topics.forget_order(topic)
+            lines.append(f"delete topic [{topic}] from NameServer success.")
     if left:
         lines.append(f"But {left}.")
     facts = {
         "topic": topic,
         "cluster": cluster,
         "brokers": list(done.answers),
-        "nameServers": not done.failures,
+        "nameServers": not failures,
         "left": left,
     }
     columns = {name: f"#{name}" for name in facts}
     text = "".join(f"{line}\n" for line in lines)
-    return Report(columns, [list(facts.values())], value=facts, text=text, failures=done.failures)
+    return Report(columns, [list(facts.values())], value=facts, text=text, failures=failures)
 
 
 @command(app, "topicList")

@@ -1,6 +1,6 @@
 """What the parts of Admin share: calls, and who the brokers of a topic, group or cluster are."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from maxq.client.instance.client_api import MQClientAPI
@@ -22,6 +22,31 @@ class AdminContext:
         self.api = api
         self.name_servers = name_servers
         self.clock = clock
+
+    async def at_name_servers(
+        self, ask: Callable[[str], Awaitable[Result]], servers: Sequence[str] | None = None
+    ) -> dict[str, Result]:
+        """Ask each name server, or each of `servers`, and return the answers by address. They do not talk to each
+        other, so one that fails keeps none of the others from being told.
+
+        Raises:
+            MaxQError: of the first that failed, if none was told.
+            ClientError: some were told; it names them and the others.
+        """
+        answers: dict[str, Result] = {}
+        failed: dict[str, MaxQError] = {}
+        for address in servers or self.name_servers:
+            try:
+                answers[address] = await ask(address)
+            except MaxQError as error:
+                failed[address] = error
+        if not failed:
+            return answers
+        first = next(iter(failed.values()))
+        if not answers:
+            raise first
+        others = "; ".join(f"{address}: {why}" for address, why in failed.items())
+        raise ClientError(f"name server {', '.join(answers)} was told, but not {others}") from first
 
     async def cluster_info(self) -> ClusterInfo:
         """Return all clusters and brokers that the name servers know (106)."""

@@ -79,11 +79,11 @@ class NameServerAdmin:
     async def _count(
         self, code: RequestCode, broker_name: str, name: str, servers: Sequence[str] | None
     ) -> dict[str, int]:
-        result = {}
-        for address in servers or self._context.name_servers:
+        async def change(address: str) -> int:
             response = await self._api.call_name_server(code, fields(brokerName=broker_name), address=address)
-            result[address] = int(response.ext.get(name, "0"))
-        return result
+            return int(response.ext.get(name, "0"))
+
+        return await self._context.at_name_servers(change, servers)
 
     async def _everywhere(
         self,
@@ -93,5 +93,6 @@ class NameServerAdmin:
         *,
         servers: Sequence[str] | None = None,
     ) -> None:
-        for address in servers or self._context.name_servers:
-            await self._api.call_name_server(code, ext, body, address=address)
+        await self._context.at_name_servers(
+            lambda address: self._api.call_name_server(code, ext, body, address=address), servers
+        )

@@ -1,15 +1,17 @@
 """Topics: create, change, delete, look at."""
 
 import logging
+from collections.abc import Sequence
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_offsets
+from maxq.client.admin.name_servers import NAMESPACE_ORDER_TOPIC_CONFIG, NameServerAdmin
 from maxq.client.instance.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, RemotingError
+from maxq.errors import BrokerError, NoRouteError, RemotingError
 from maxq.protocol.body.offsets import TopicStatsTable
-from maxq.protocol.body.route import GroupList, TopicRouteData
+from maxq.protocol.body.route import BrokerData, GroupList, TopicRouteData
 from maxq.protocol.body.static_topic import TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import (
     CreateTopicListRequestBody,
@@ -62,6 +64,7 @@ class TopicAdmin:
             for address in data.addresses:
                 await self.delete_in_broker(address, topic, follows_master=address in data.followers)
         await self.delete_in_name_servers(topic, cluster)
+        await self.forget_order(topic)
         return left
 
     async def parts_away(self, topic: str) -> str:
@@ -103,11 +106,56 @@ class TopicAdmin:
             if not follows_master or error.code != ResponseCode.SLAVE_NOT_AVAILABLE:
                 raise
 
-    async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
-        """Make all name servers forget a topic (216), in one cluster or everywhere."""
+    async def delete_in_name_servers(
+        self, topic: str, cluster: str | None = None, *, servers: Sequence[str] | None = None
+    ) -> None:
+        """Make all name servers, or those of `servers`, forget a topic (216), in one cluster or everywhere."""
         ext = fields(topic=topic, clusterName=cluster)
-        for address in self._context.name_servers:
-            await self._api.call_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext, address=address)
+        await self._context.at_name_servers(
+            lambda address: self._api.call_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext, address=address),
+            servers,
+        )
+
+    async def delete_alone(self, address: str, topic: str) -> list[str]:
+        """Delete a topic on one broker, and from the name servers if no other broker has it.
+
+        Returns:
+            The names of the brokers that have it, or that do not say whether they do.
+        """
+        await self.delete_in_broker(address, topic)
+        try:
+            route = await self._context.route(topic)
+        except NoRouteError:
+            return []
+        names = [data.broker_name for data in route.broker_datas if await self._may_have(data, topic)]
+        if not names:
+            await self.delete_in_name_servers(topic)
+            await self.forget_order(topic)
+        return sorted(names)
+
+    async def forget_order(self, topic: str) -> None:
+        """Remove the order configuration of a topic that was deleted, unless a broker still has the topic: a new one of
+        the name would be ordered. Does nothing if this user may not read the name servers' configuration."""
+        try:
+            await self._context.route(topic)
+        except NoRouteError:
+            names = NameServerAdmin(self._context)
+            try:
+                is_there = await names.get_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic) is not None
+            except BrokerError as error:
+                log.debug("whether topic %s was ordered: %s", topic, error)
+                return
+            if is_there:
+                await names.delete_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+
+    async def _may_have(self, data: BrokerData, topic: str) -> bool:
+        try:
+            await self.config(next(iter(data.addresses)), topic)
+        except BrokerError as error:
+            return error.code != ResponseCode.TOPIC_NOT_EXIST
+        except RemotingError:
+            return True
+        return True
 
     async def config(self, address: str, topic: str) -> TopicConfigAndQueueMapping:
         """Return a topic's settings on one broker (351)."""

@@ -573,8 +573,20 @@ class TopicCalls(Part[TopicAdmin]):
             follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; MaxQ's answers
                 that it does what its master does, and that is no error.
         """
-    def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
-        """Make all name servers forget a topic (216), in one cluster or everywhere."""
+    def delete_in_name_servers(
+        self, topic: str, cluster: str | None = None, *, servers: Sequence[str] | None = None
+    ) -> None:
+        """Make all name servers, or those of `servers`, forget a topic (216), in one cluster or everywhere."""
+    def delete_alone(self, address: str, topic: str) -> list[str]:
+        """Delete a topic on one broker, and from the name servers if no other broker has it.
+
+        Returns:
+            The names of the brokers that have it, or that do not say whether they do.
+        """
+    def forget_order(self, topic: str) -> None:
+        """Remove the order configuration of a topic that was deleted, unless a broker still has the topic: a new one of
+        the name would be ordered. Does nothing if this user may not read the name servers' configuration.
+        """
     def config(self, address: str, topic: str) -> TopicConfigAndQueueMapping:
         """Return a topic's settings on one broker (351)."""
     def all_configs(self, address: str) -> TopicConfigAndMappingSerializeWrapper:

@@ -21,7 +21,8 @@ class GetRouteInfoRequestHeader(CommandHeader):
 
 @header
 class RegisterBrokerRequestHeader(CommandHeader):
-    """Fields of REGISTER_BROKER (103). A `body_crc32` of 0 is not checked."""
+    """Fields of REGISTER_BROKER (103). A `body_crc32` of 0 is not checked. `maxq_whole` tells whether the broker has no
+    other topics than these; Java's do not say."""
 
     broker_name: str
     broker_addr: str
@@ -32,6 +33,7 @@ class RegisterBrokerRequestHeader(CommandHeader):
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: int = 0
+    maxq_whole: bool | None = None
 
 
 @header
