@@ -11,6 +11,7 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message.message import Message, decode_record, decode_records, encode_batch
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.append import message_writer
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.tails_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -480,6 +481,39 @@ def test_a_damaged_record_does_not_lead_the_search_by_time_astray(
         assert not set(range(upper + 1)) & {number for number in range(1, 21) if 10 * number > delay} - damaged
         readable = {number for number in range(21) if 10 * number <= delay} - damaged
         assert readable <= set(range(upper + 1)), (delay, upper)
+
+
+@pytest.mark.parametrize("boundary", BoundaryType)
+def test_a_search_by_time_does_not_ask_for_each_record_of_a_long_damaged_part(
+    store: MessageStore, clock: TestClock, boundary: BoundaryType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, count, damaged = clock.now_ms, 2_000, {*range(200, 900), *range(905, 1_600), *range(1_990, 2_000)}
+    for number in range(count):
+        clock.now_ms = start + 10 * number
+        store.put_message(message())
+    for number in damaged:
+        ((physical_offset, size, _),) = store.queue_units("T", 0, number, 1)
+        file = store.commit_log.file_at(physical_offset)
+        assert file is not None
+        at = physical_offset - file.file_from_offset
+        file.view[at : at + size] = bytes(size)
+    asked: list[int] = []
+    real = CommitLog.store_timestamp
+
+    def store_timestamp(log: CommitLog, offset: int, *size: int) -> int:
+        asked.append(offset)
+        return real(log, offset, *size)
+
+    monkeypatch.setattr(CommitLog, "store_timestamp", store_timestamp)
+    upper = boundary is BoundaryType.UPPER
+    cases = {
+        100: (100, 100), 500: (200, 199), 902: (902, 902), 904: (904, 904), 1_000: (905, 904), 1_600: (905, 1_600),
+        1_700: (1_700, 1_700), 1_989: (1_989, 1_999), 1_995: (1_990, 1_999),
+    }  # fmt: skip
+    for number, expected in cases.items():
+        asked.clear()
+        assert store.offset_by_time("T", 0, start + 10 * number, boundary) == expected[upper], number
+        assert len(asked) < 200, number
 
 
 def test_keys_find_their_messages_within_a_time_range(store: MessageStore, clock: TestClock) -> None:

@@ -1,4 +1,5 @@
-"""Search of the log for records whose properties hold some bytes, in steps that a running loop can take one by one."""
+"""Searches of the log: for records whose properties hold some bytes, in steps that a running loop can take one by one,
+and for the next good record behind damage."""
 
 import struct
 from array import array
@@ -7,6 +8,7 @@ from typing import Final
 
 from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, ENTRY_MAGIC
 from maxq.protocol.message.record_layout import MAGIC, MAGIC_START
+from maxq.runtime.interfaces import MappedRegion
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 
@@ -74,3 +76,24 @@ def _holding(view: memoryview, rows: "array[int]", count: int, needle: bytes) ->
         for physical_offset, position, size in zip(*(rows[column:end:width] for column in columns), strict=True)
         if needle in bytes(view[position : position + size])
     ]
+
+
+def next_record(commit_log: CommitLog, offset: int, end: int) -> int:
+    """Return the physical offset of the first good record in [offset, end) of the log; `end` if there is none."""
+    commit_log.write_buffered()
+    for file, start, stop in commit_log.ranges(offset, min(end, commit_log.max_offset)):
+        found = find_record(file.region, start, file.file_from_offset)
+        if 0 <= found < stop:
+            return file.file_from_offset + found
+    return end
+
+
+def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
+    """Return the position in a log file of the first good record from `start` on; -1 if there is none. Holes are not
+    read: a file that was made ahead is mostly one, and reading it would take seconds, and memory on a tmpfs."""
+    view = region.view
+    for begin, end in region.data_ranges(start, len(view)):
+        found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
+        if found >= 0:
+            return found
+    return -1

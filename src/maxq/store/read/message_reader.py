@@ -13,6 +13,7 @@ from maxq.store.context.store_context import StoreContext
 from maxq.store.index.index_service import IndexService, index_key
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
+from maxq.store.log.log_search import next_record
 from maxq.store.log.record_cy import check_chain, cut
 from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
@@ -397,6 +398,22 @@ class MessageReader:
             return -1
         return self._commit_log.store_timestamp(unit[0], unit[1]) or -1  # a damaged record may have zeros there
 
+    def _next_readable(self, queue: ConsumeQueue, offset: int, end: int) -> int:
+        """Return the first queue offset in (offset, end) whose record has a store time; `end` if none has one. `offset`
+        is that of a damaged record: the log is searched for the next good one, so that a long damaged part costs as
+        much as its bytes, and not a call for each of its records."""
+
+        def place(index: int) -> int:
+            """Return the physical offset of the next unit that has one."""
+            units = (queue.unit(at) for at in range(index, end))
+            return next((unit[0] for unit in units if unit is not None and 0 < unit[1] != BLANK_UNIT_SIZE), sys.maxsize)
+
+        offset += 1
+        while offset < end and self._time(queue, offset) <= 0:
+            good = next_record(self._commit_log, place(offset), self._commit_log.max_offset)
+            offset = bisect_left(range(end), good, offset + 1, end, key=place)
+        return offset
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
         """Do what `MessageStore.offset_by_time` says."""
         batch = self._queues.batch_queues.get((topic, queue_id))
@@ -408,7 +425,14 @@ class MessageReader:
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         if low >= high:
             return high
-        found = _place_by_time(low, high, lambda offset: self._time(queue, offset), timestamp, boundary)
+
+        def time(offset: int) -> int:
+            return self._time(queue, offset)
+
+        def next_readable(offset: int, end: int) -> int:
+            return self._next_readable(queue, offset, end)
+
+        found = _place_by_time(low, high, time, next_readable, timestamp, boundary)
         return found if boundary is BoundaryType.LOWER else max(low, found - 1)
 
     def _batch_offset_by_time(self, queue: BatchConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
@@ -416,8 +440,11 @@ class MessageReader:
             unit = queue.unit(index)
             return -1 if unit is None else unit.store_timestamp
 
+        def next_readable(index: int, end: int) -> int:
+            return next((at for at in range(index + 1, end) if time(at) > 0), end)
+
         first = queue.first_index
-        found = _place_by_time(first, queue.count, time, timestamp, boundary)
+        found = _place_by_time(first, queue.count, time, next_readable, timestamp, boundary)
         unit = queue.unit(found - 1 if boundary is BoundaryType.UPPER and found > first else found)
         return queue.max_offset if unit is None else unit.base_offset
 
@@ -451,34 +478,50 @@ class MessageReader:
         return result
 
 
-def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: int, boundary: BoundaryType) -> int:
+def _place_by_time(
+    low: int,
+    high: int,
+    time: Callable[[int], int],
+    next_readable: Callable[[int, int], int],
+    timestamp: int,
+    boundary: BoundaryType,
+) -> int:
     """Return the first index in [low, high) with a time of at least `timestamp`, or for UPPER a later time; `high` if
     there is none.
 
     An index whose record is damaged (its time is not above 0) has the time of the next one that can be read: it lies
     within what is found for LOWER. Those behind the last that can be read have the time of that one for UPPER, and are
     later than any time for LOWER: they lie within what is found for either.
+
+    Args:
+        next_readable: returns for a damaged index and an end the first index between them that can be read, or the end.
     """
+    runs: list[tuple[int, int]] = []  # of damaged ones that were met: first index, index behind the last
+
+    def readable(index: int) -> int:
+        """Return the first index from `index` on that can be read; `high` if there is none. No part is gone over
+        twice."""
+        if time(index) > 0:
+            return index
+        later = min((run for run in runs if run[1] > index), default=(high, high))
+        if later[0] <= index:
+            return later[1]
+        behind = next_readable(index, later[0])
+        if behind == later[0]:
+            behind = later[1]
+        runs.append((index, behind))
+        return behind
+
+    behind_last, end = (high if time(high - 1) > 0 else low), high
+    while behind_last < end:
+        found = readable((behind_last + end) // 2)
+        if found < high:
+            behind_last = found + 1
+        else:
+            end = (behind_last + end) // 2
     bisect = bisect_right if boundary is BoundaryType.UPPER else bisect_left
-    runs: list[tuple[int, int, int]] = []  # of damaged ones that were met: first index, index behind the last, time
-
-    def readable_time(index: int) -> int:
-        if (found := time(index)) > 0:
-            return found
-        for first, behind, found in runs:
-            if first <= index < behind:
-                return found
-        behind = index + 1
-        while behind < high and (found := time(behind)) <= 0:
-            behind += 1
-        if behind >= high and boundary is BoundaryType.UPPER:
-            found = next((before for at in range(index - 1, low - 1, -1) if (before := time(at)) > 0), -1)
-        elif behind >= high:
-            found = sys.maxsize
-        runs.append((index, behind, found))
-        return found
-
-    return bisect(range(high), timestamp, low, high, key=readable_time)
+    place = bisect(range(high), timestamp, low, behind_last, key=lambda index: time(readable(index)))
+    return high if place == behind_last and boundary is BoundaryType.UPPER else place
 
 
 def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

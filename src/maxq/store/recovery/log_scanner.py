@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from maxq.lazy_dataclass import dataclass
-from maxq.runtime.interfaces import MappedRegion
 from maxq.store.context.progress import Progress, no_progress
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.log_search import find_record
 from maxq.store.recovery.damage import DamagedPlace, DamagedRange
 
 _ROWS = 4096
@@ -194,17 +194,6 @@ class LogScanner:
     def _anything_behind(self, number: int) -> bool:
         """Returns whether a later file holds a good record."""
         return any(find_record(file.region, 0, file.file_from_offset) >= 0 for file in self._files[number + 1 :])
-
-
-def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
-    """Return the position in a log file of the first good record from `start` on; -1 if there is none. Holes are not
-    read: a file that was made ahead is mostly one, and reading it would take seconds, and memory on a tmpfs."""
-    view = region.view
-    for begin, end in region.data_ranges(start, len(view)):
-        found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
-        if found >= 0:
-            return found
-    return -1
 
 
 def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:

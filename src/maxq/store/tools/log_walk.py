@@ -17,7 +17,7 @@ from maxq.store.dledger import entries_cy as entries
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
 from maxq.store.files.mapped_file import holds_data
 from maxq.store.log import record_cy as rc
-from maxq.store.recovery.log_scanner import find_record
+from maxq.store.log.log_search import find_record
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 _ROWS: Final = 2048
