@@ -146,10 +146,11 @@ class RunningBroker:
         commit_offset: int = 0,
         expression_type: str = "TAG",
         code: int = RequestCode.PULL_MESSAGE,
+        lo: str | None = None,
     ) -> RemotingCommand:
         header = PullMessageRequestHeader(
             group, topic, queue_id, offset, max_nums, sys_flag, commit_offset, wait_ms, sub_version, tags,
-            expression_type,
+            expression_type, lo=lo,
         )  # fmt: skip
         return await self.invoke(RemotingCommand(code, header.encode()))
 

@@ -1,6 +1,9 @@
 """Where running consumers are told to go on, over starts of the broker."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -89,9 +92,10 @@ async def test_messages_that_get_the_places_of_lost_ones_are_new_to_a_consumer_t
     assert broker.controller.offsets.query_offset("G", "T", 0) == 7
 
 
-async def test_what_a_pull_commits_behind_the_end_counts_for_nothing(broker: RunningBroker) -> None:
+@pytest.mark.parametrize("lo", [None, "false"], ids=["queue", "part of a static topic's queue"])
+async def test_what_a_pull_commits_behind_the_end_counts_for_nothing(broker: RunningBroker, lo: str | None) -> None:
     await _filled(broker, 4)
-    commits = {"sys_flag": SUBSCRIPTION | 1, "max_nums": 1}
+    commits: dict[str, Any] = {"sys_flag": SUBSCRIPTION | 1, "max_nums": 1, "lo": lo}
     assert (await broker.pull("T", 1, commit_offset=1, **commits)).code == ResponseCode.SUCCESS
     assert (await broker.pull("T", 2, commit_offset=5, **commits)).code == ResponseCode.SUCCESS
     assert broker.controller.offsets.query_offset("G", "T", 0) == 1

@@ -1,6 +1,7 @@
 """Queues of a static topic that are moved to another broker while messages for them wait at the old one."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -66,15 +67,17 @@ async def brokers(start_broker: Start, namesrv: str) -> dict[str, RunningBroker]
 
 
 @asynccontextmanager
-async def reading(namesrv: str, topic: str) -> AsyncIterator[list[bytes]]:
-    """What a running group gets."""
+async def reading(namesrv: str, topic: str, *, most: float = math.inf) -> AsyncIterator[list[bytes]]:
+    """What a running group gets; with the message behind the first `most` it is never done."""
     read: list[bytes] = []
 
-    def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+    async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+        if len(read) >= most:
+            await asyncio.Event().wait()
         read.extend(message.body for message in messages)
 
     consumer = async_push_consumer(
-        "Readers", namesrv, listen, rebalance_interval=100, **FAST,
+        "Readers", namesrv, listen, rebalance_interval=100, await_termination_when_shutdown=0, **FAST,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )  # fmt: skip
     consumer.subscribe(topic)
@@ -352,6 +355,41 @@ async def test_a_group_that_goes_back_to_an_older_part_goes_on_there(
         assert await read(2 * COUNT) == bodies
         assert await read(2, from_begin=True) == bodies[:2]
         assert await read(2 * COUNT - 2) == bodies[2:]
+
+
+async def _polled(namesrv: str, most: int) -> list[bytes]:
+    """Return what a consumer gets that reads so many messages, commits, and ends."""
+    consumer = async_lite_pull_consumer("Readers", namesrv, pull_batch_size=1, rebalance_interval=100, **FAST)
+    await consumer.subscribe("Static")
+    read: list[bytes] = []
+    async with consumer:
+        while len(read) < most:
+            read += [message.body for message in await consumer.poll(10_000)]
+    return read
+
+
+async def _listened(namesrv: str, most: int) -> list[bytes]:
+    async with reading(namesrv, "Static", most=most) as read:
+        await until(lambda: len(read) == most)
+    return read
+
+
+@pytest.mark.parametrize("read", [_polled, _listened], ids=["lite pull", "push"])
+async def test_a_group_that_was_reset_into_an_older_part_makes_progress_there(
+    brokers: dict[str, RunningBroker], namesrv: str, read: Callable[[str, int], Awaitable[list[bytes]]]
+) -> None:
+    """Three parts; each consumer goes on where the one before it has ended."""
+    bodies = [b"%d" % number for number in range(9)]
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        for number, body in enumerate(bodies):
+            if number in (3, 6):
+                await admin.static_topics.remap("Static", ["broker-b" if number == 3 else "broker-a"])
+            await producer.send(Message("Static", body))
+        async with reading(namesrv, "Static") as everything:
+            await until(lambda: len(everything) == 9)
+        await admin.offsets.reset_by_time("Readers", "Static", 0)
+    assert [await read(namesrv, most) for most in (2, 2, 5)] == [bodies[:2], bodies[2:4], bodies[4:]]
 
 
 async def test_a_reset_leads_back_into_an_older_part(brokers: dict[str, RunningBroker], namesrv: str) -> None:

@@ -55,15 +55,35 @@ async def test_a_part_of_a_static_topic_is_told_that_a_group_has_gone_back_from_
     part = {**PLACE, "lo": "false", "setZeroIfNotFound": "false"}
     assert (await world.call(15, {**part, "commitOffset": "-1"})).code == 0
     assert not world.offsets.query_offsets("G", "T")  # it was never there
+    world.store.fill("T", 0, [1000] * 17)
     await world.call(15, {**part, "commitOffset": "17"})
     await world.call(15, {**part, "commitOffset": "-1"})
     assert (await world.call(14, part)).code == 22
     world.offsets.assign_reset_offsets("T", "G", {0: 3}, {0: -1})
     assert (await world.call(14, part)).code == 22
-    await world.call(15, {**part, "commitOffset": "8", "maxqIfAhead": "true"})
+    await world.call(15, {**part, "commitOffset": "8", "maxqIfAhead": "true", "maxqReadAt": "0"})  # by a slave
     assert world.offsets.has_offset_reset("T", "G", 0)
-    await world.call(15, {**part, "commitOffset": "5"})
-    assert (await world.call(14, PLACE)).ext == {"offset": "5"}
+
+
+@pytest.mark.parametrize("if_ahead", [True, False])
+async def test_what_a_group_commits_in_a_part_of_a_static_topic_ends_the_reset_that_waits_there(if_ahead: bool) -> None:
+    """Members have heard of it at the broker that leads the queue. Consumers of MaxQ say maxqIfAhead."""
+    world = world_with_group(messages=17)
+    part = {**PLACE, "lo": "false", "setZeroIfNotFound": "false"} | ({"maxqIfAhead": "true"} if if_ahead else {})
+    world.offsets.assign_reset_offsets("T", "G", {0: 3})
+    for offset in ("5", "8"):
+        assert (await world.call(15, {**part, "commitOffset": offset})).remark is None
+        assert (await world.call(14, part)).ext == {"offset": offset}
+    assert not world.offsets.has_offset_reset("T", "G", 0)
+
+
+async def test_a_commit_behind_the_end_of_a_static_topics_part_counts_up_to_the_end_at_the_start() -> None:
+    """Whoever leads the queue tells its members then."""
+    world = world_with_group(messages=13)
+    world.store.may_lack_messages = True
+    world.offsets.master_from = 1_000  # where the eleventh message begins
+    assert (await world.call(15, {**PLACE, "lo": "false", "commitOffset": "15"})).remark == "The queue ended at 10"
+    assert (world.offsets.query_offset("G", "T", 0), world.offsets.has_offset_reset("T", "G", 0)) == (10, True)
 
 
 async def test_where_a_group_begins_is_on_the_disk_when_its_member_hears_that_it_is_committed() -> None:
@@ -81,7 +101,8 @@ async def test_a_slave_hands_over_commits_of_a_group_that_began_there(creates: s
     world = BrokerWorld({"autoCreateSubscriptionGroup": creates})
     world.add_topic("T")
     world.store.fill("T", 0, [1000] * 4)
-    assert (await world.call(15, {**PLACE, "commitOffset": "4", "maxqIfAhead": "true"})).code == code
+    ext = {**PLACE, "commitOffset": "4", "maxqIfAhead": "true", "maxqReadAt": "0", "lo": "false"}
+    assert (await world.call(15, ext)).code == code
     assert world.offsets.query_offset("G", "T", 0) == (4 if code == 0 else -1)
     assert not world.groups.contains_subscription_group("G")
 
@@ -89,8 +110,9 @@ async def test_a_slave_hands_over_commits_of_a_group_that_began_there(creates: s
 async def test_the_commit_of_an_unknown_group_is_refused_and_does_not_create_it() -> None:
     world = BrokerWorld({"autoCreateSubscriptionGroup": "true"})
     world.add_topic("T")
-    answer = await world.call(15, {**PLACE, "commitOffset": "1"})
-    assert (answer.code, answer.remark) == (26, "Group G not exist!")
+    for of_consumer in ({}, {"maxqIfAhead": "true"}):
+        answer = await world.call(15, {**PLACE, "commitOffset": "1", **of_consumer})
+        assert (answer.code, answer.remark) == (26, "Group G not exist!")
     assert not world.groups.contains_subscription_group("G")
     assert world.offsets.query_offset("G", "T", 0) == -1
 

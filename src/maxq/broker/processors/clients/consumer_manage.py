@@ -82,20 +82,21 @@ class ConsumerManageProcessor(RequestProcessor):
         unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored. So are
         commits for a topic that was deleted and made again since the client read it, because new messages have the same
         offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
-        maxqIfAhead: clients may have committed more at the master meanwhile. With maxqOperatorChange it names the
-        operator's change of which the client knew: if that is the reset that waits, the reset has ended there. With
-        maxqReadAt it says where in the log the messages were: the topic may have been deleted behind them, or this
-        master may have lost them with the end of its log, and gives their places to other messages. With
-        maxqNotCopiedOf the slave says that it did not have them when the client committed, and since when (ms) the
-        master is one at which they were read: if that is this one, it has not lost them. A member of a new group says
-        with maxqIfNone where the group begins, unless another member has said so before; the answer comes when that is
-        on the disk. Of a part of a static topic (lo=false) the leader has looked whether a reset waits; a negative
-        offset there says that the group has gone back to an earlier part. A master takes no commit behind the end of
-        its queue: messages that come later are new to the group."""
+        maxqIfAhead, as MaxQ's consumers commit as well: clients may have committed more at the master meanwhile. With
+        maxqReadAt, which only slaves send, it says where in the log the messages were: the topic may have been deleted
+        behind them, or this master may have lost them with the end of its log, and gives their places to other
+        messages. With maxqNotCopiedOf the slave says that it did not have them when the client committed, and since
+        when (ms) the master is one at which they were read: if that is this one, it has not lost them. With
+        maxqOperatorChange it names the operator's change of which the client knew: if that is the reset that waits, the
+        reset has ended there. A member of a new group says with maxqIfNone where the group begins, unless another
+        member has said so before; the answer comes when that is on the disk. Of a part of a static topic (lo=false, and
+        not from a slave) the leader has looked whether a reset waits for the group's members: one that is left in this
+        part ends with the commit. A negative offset there says that the group has gone back to an earlier part. A
+        master takes no commit behind the end of its queue: messages that come later are new to the group."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
-        if not self._groups.contains_subscription_group(group) and not self._may_have_begun_at_slave(fields):
+        if not self._groups.contains_subscription_group(group) and not self._may_begin_here(fields):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.select_topic_config(topic)
         if config is None:
@@ -110,7 +111,8 @@ class ConsumerManageProcessor(RequestProcessor):
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         use_reset = self._settings.broker.use_server_side_reset_offset
         self._offsets.end_known_reset(topic, group, queue_id, fields.opt_long("maxqOperatorChange") or 0)
-        is_part = fields.opt_str("lo") == "false" and not fields.opt_bool("maxqIfAhead")
+        read_at = fields.opt_long("maxqReadAt")
+        is_part = fields.opt_str("lo") == "false" and read_at is None
         if is_part and offset < 0:
             if self._offsets.query_committed(group, topic, queue_id) >= 0:
                 self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, -1)
@@ -126,7 +128,6 @@ class ConsumerManageProcessor(RequestProcessor):
                 offset,
             )
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
-        read_at = fields.opt_long("maxqReadAt")
         if self._is_of_deleted_topic(topic, queue_id, offset, read_at):
             log.info("group %s, %s queue %d: commit of %d ignored, the topic was deleted and created again",
                      group, topic, queue_id, offset)  # fmt: skip
@@ -138,8 +139,7 @@ class ConsumerManageProcessor(RequestProcessor):
             if self._offsets.query_offset(group, topic, queue_id) <= end:
                 self._offsets.lower(group, topic, queue_id, offset, end)
             return request.reply(ResponseCode.SUCCESS, f"The queue ended at {end}")
-        is_own = read_at is None and not is_part and not is_slave
-        if is_own and offset > self._store.taken_offset(topic, queue_id):
+        if read_at is None and not is_slave and offset > self._store.taken_offset(topic, queue_id):
             return self._commit_behind_end(request, group, topic, queue_id, offset)
         begins = fields.opt_bool("maxqIfNone")
         least = 0 if begins else offset if fields.opt_bool("maxqIfAhead") else None
@@ -193,10 +193,11 @@ class ConsumerManageProcessor(RequestProcessor):
             range(low, end), True, key=lambda offset: self._is_newer_than_start(topic, queue_id, offset)
         )
 
-    def _may_have_begun_at_slave(self, fields: HeaderFields) -> bool:
-        """Return whether a slave hands over a commit of a group that may have been made by its first use there, while
-        the slave's master was away. It is made here when its members come."""
-        return fields.opt_bool("maxqIfAhead") and self._settings.broker.auto_create_subscription_group
+    def _may_begin_here(self, fields: HeaderFields) -> bool:
+        """Return whether a commit may be of a group that is not made here yet, but when its members come: one says
+        where the group begins, or a slave hands over what they have committed there while its master was away."""
+        begins = fields.opt_bool("maxqIfNone") or fields.opt_long("maxqReadAt") is not None
+        return begins and self._settings.broker.auto_create_subscription_group
 
     async def _begun(self, request: RemotingCommand) -> RemotingCommand:
         """Answer the member that begins a group when that is durable. A commit that a kill takes back lets messages

@@ -135,7 +135,7 @@ class PullMessageProcessor:
         messages that come later are new to the group."""
         if outcome.code == ResponseCode.PULL_OFFSET_MOVED:
             return False
-        if self.rules.is_slave or header.lo == "false" or header.commit_offset <= header.queue_offset:
+        if self.rules.is_slave or header.commit_offset <= header.queue_offset:
             return True
         return header.commit_offset <= self._store.taken_offset(header.topic, header.queue_id)
 
