@@ -10,11 +10,11 @@ Imports and aliases for these comments stand below `if TYPE_CHECKING:` and are t
 
 import ast
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.ruff_formatted import ruff_formatted
 
 PACKAGE = Path(__file__).parents[2] / "src" / "maxq"
 
@@ -58,7 +58,7 @@ class Stub:
                 self._class(node)
         head = f'"""Written by `python -m tests.unit.compiled_stubs`; see {self._path.name}."""\n'
         whole = "\n".join([head, self._imports(), self._for_types(), *self._out]) + "\n"
-        return formatted(whole)
+        return ruff_formatted(whole, PACKAGE / "stub.pyi")
 
     # --- what stands before it all ---
 
@@ -165,19 +165,6 @@ def are_numbers(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) == "range"
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
-
-
-def formatted(text: str) -> str:
-    """The text as `make fmt` would leave it."""
-    ruff = [sys.executable, "-m", "ruff"]
-    for command in (["check", "-q", "--fix", "--select", "I", "-"], ["format", "-q", "-"]):
-        run = subprocess.run(
-            [*ruff, *command[:-1], "--stdin-filename", str(PACKAGE / "stub.pyi"), "-"],
-            input=text, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert run.returncode == 0, run.stdout + run.stderr + text
-        text = run.stdout
-    return text
 
 
 if __name__ == "__main__":

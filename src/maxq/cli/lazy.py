@@ -1,10 +1,12 @@
 """Command groups: they know which command a mistyped word was meant to be, and import one when it is called."""
 
 import difflib
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import typer
 import typer.main
 from typer.core import TyperGroup
 
@@ -64,6 +66,18 @@ def _nearest(word: str, commands: Iterable[str], **likeness: float) -> list[str]
     return known[near[0]] if near else []
 
 
+@functools.cache
+def _single(app: typer.Typer) -> Any:
+    """Return the command of a module that has one; made once, for shells and tests, which call it again."""
+    return typer.main.get_command(app)
+
+
+@functools.cache
+def _several(app: typer.Typer) -> Mapping[str, Any]:
+    """Return the commands of a module that has several, by their names; made once like a single one."""
+    return typer.main.get_group(app).commands
+
+
 class LazyGroup(NearGroup):
     """A group of commands from a table; their modules are imported when they are called, not for the help."""
 
@@ -95,9 +109,7 @@ class LazyGroup(NearGroup):
         module = importlib.import_module(entry.module)
         if hasattr(module, "group"):
             return module.group
-        if entry.command is None:
-            return typer.main.get_command(module.app)
-        return typer.main.get_group(module.app).commands[entry.command]
+        return _single(module.app) if entry.command is None else _several(module.app)[entry.command]
 
     def elsewhere(self) -> Iterable[str]:
         return self._elsewhere()

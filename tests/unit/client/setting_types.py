@@ -6,14 +6,13 @@ python -m tests.unit.client.setting_types
 import ast
 import inspect
 import io
-import subprocess
-import sys
 import textwrap
 import tokenize
 from pathlib import Path
 from typing import NamedTuple
 
 from maxq.client import client_config
+from tests.ruff_formatted import ruff_formatted
 
 SETTINGS = Path(client_config.__file__).with_name("settings.py")
 _HEAD = '''"""The settings that clients take by keyword, as type checkers and editors see them.
@@ -92,7 +91,7 @@ def text() -> str:
                 lines.append(f"    {field.name}: {field.annotation}")
                 annotations.append(field.annotation)
         parts.append("\n".join(lines))
-    return _formatted(f"{_HEAD}\n{_imports(source, annotations)}\n\n" + "\n\n\n".join(parts) + "\n")
+    return ruff_formatted(f"{_HEAD}\n{_imports(source, annotations)}\n\n" + "\n\n\n".join(parts) + "\n", SETTINGS)
 
 
 def _typed(name: str) -> str:
@@ -116,13 +115,6 @@ def _imports(source: str, annotations: list[str]) -> str:
         ):
             lines.append(f"from {node.module} import {', '.join(wanted)}")
     return "\n".join(lines) + "\n"
-
-
-def _formatted(made: str) -> str:
-    for command in (["check", "--select", "I", "--fix-only", "-q"], ["format", "-q"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(SETTINGS), "-"]
-        made = subprocess.run(ruff, input=made, capture_output=True, text=True, check=True).stdout
-    return made
 
 
 def main() -> None:

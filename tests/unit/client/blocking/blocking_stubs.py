@@ -10,7 +10,6 @@ import ast
 import builtins
 import importlib
 import inspect
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 from maxq.client.blocking import calls, consumer_calls
 from maxq.client.blocking.face import Face
+from tests.ruff_formatted import ruff_formatted
 
 MODULES = (calls, consumer_calls)
 _HEAD = '"""Written by `python -m tests.unit.client.blocking.blocking_stubs`; see {}."""\n'
@@ -153,14 +153,7 @@ def stub(module: ModuleType) -> str:
         classes.append("\n".join(lines))
     names = "ADMIN_PARTS: dict[str, str]\n\n" if module is calls else ""
     head = _HEAD.format(Path(str(module.__file__)).name)
-    return _formatted(f"{head}\n{imports.text()}\n{names}" + "\n\n".join(classes) + "\n", path_of(module))
-
-
-def _formatted(text: str, path: Path) -> str:
-    for command in (["check", "--select", "I", "--fix-only", "-q"], ["format", "-q"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
-        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
-    return text
+    return ruff_formatted(f"{head}\n{imports.text()}\n{names}" + "\n\n".join(classes) + "\n", path_of(module))
 
 
 def main() -> None:
