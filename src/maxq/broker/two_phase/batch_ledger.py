@@ -11,13 +11,16 @@ An entry is a JSON object with `kind`, `application` and `batch`:
     done         all are delivered
     application  what the ledger knew of an application, whole: entries before it need not be read
     snapshot     `first`: the queue offset of the first of the application entries that belong together, `offset`: its
-                 physical offset
+                 physical offset. `names`: digests of all their applications, so that one whose entry can not be read is
+                 known to be missing. `lost`: applications of which that was found before
 
 So a broker that starts, or a slave that becomes master, knows what was delivered: all before the last step, and of that
 step what is found behind it in the log (batch_delivery.py).
 """
 
+from collections.abc import Iterable
 from dataclasses import field
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
 from maxq.errors import RemoteProtocolError
@@ -130,6 +133,11 @@ class Application:
     coordinator: str = ""
     damaged_at: int = -1
 
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether no entry told of it, or only entries that mean nothing without those before them."""
+        return self.batch is None and self.delivery is None and not self.coordinator
+
     def to_json(self) -> dict[str, Any]:
         return {
             "decided": self.batch, "decision": self.decision, "decisionEnd": self.decision_end,
@@ -152,6 +160,18 @@ class BatchLedger:
 
     def __init__(self) -> None:
         self.applications: dict[str, Application] = {}
+        # digest of the name of an application of which nothing is known any more → physical offset of what can not be
+        # read, and when that was found, ms since 1970
+        self._lost: dict[str, tuple[int, int]] = {}
+        self._copy_at = -1  # physical offset of the last copy that can not be read
+
+    def application(self, name: str) -> Application:
+        """Return the state of an application; a new one if nothing is known of it."""
+        known = self.applications.get(name)
+        if known is not None:
+            return known
+        at, _ = self._lost.get(_digest(name), (-1, 0)) if self._lost else (-1, 0)
+        return Application(damaged_at=at)
 
     def take(self, entry: dict[str, Any], end_offset: int, now_ms: int) -> None:
         """Apply the next entry.
@@ -162,11 +182,12 @@ class BatchLedger:
         """
         kind, name = entry["kind"], entry.get("application", "")
         if kind == SNAPSHOT:
+            self._note_lost(entry, now_ms)
             return
         if kind == APPLICATION:
             self.applications[name] = Application.from_json(entry["state"])
             return
-        application = self.applications.setdefault(name, Application())
+        application = self.applications[name] = self.application(name)
         application.last_ms = now_ms
         if kind == CLAIM:
             application.coordinator = entry["coordinator"]
@@ -188,6 +209,23 @@ class BatchLedger:
         for application in self.applications.values():
             application.damaged_at = physical_offset
 
+    def lose_copy(self, physical_offset: int) -> None:
+        """Note that the next entry, one of a snapshot, is damaged. It is missed if its original has expired."""
+        self._copy_at = physical_offset
+
+    def _note_lost(self, snapshot: dict[str, Any], now_ms: int) -> None:
+        """Note the applications of a snapshot of which neither its entry nor earlier ones could be read."""
+        self._lost |= {name: (at, found_ms) for name, (at, found_ms) in snapshot.get("lost", {}).items()}
+        known = {_digest(name): application for name, application in self.applications.items()}
+        at = self._copy_at if self._copy_at >= 0 else snapshot["offset"]
+        for name in snapshot.get("names", ()):
+            application = known.get(name)
+            if application is None:
+                self._lost[name] = at, now_ms
+            elif application.is_unknown:
+                application.damaged_at = at
+        self._copy_at = -1
+
     @staticmethod
     def _go_on(delivery: BatchDelivery | None, entry: dict[str, Any], end_offset: int) -> bool:
         """Apply an entry to a delivery; returns whether it is of that one."""
@@ -207,3 +245,17 @@ class BatchLedger:
             for name, application in self.applications.items()
             if now_ms - application.last_ms < _FORGET_MS
         ]
+
+    def end_of_snapshot(self, entries: Iterable[dict[str, Any]], now_ms: int) -> dict[str, Any]:
+        """Return `names` and `lost` of the entry behind those of a snapshot."""
+        known = {_digest(name) for name in self.applications}
+        lost = {
+            name: [at, found_ms]
+            for name, (at, found_ms) in self._lost.items()
+            if name not in known and now_ms - found_ms < _FORGET_MS
+        }
+        return {"names": [_digest(entry["application"]) for entry in entries], "lost": lost}
+
+
+def _digest(name: str) -> str:
+    return blake2b(name.encode(), digest_size=8).hexdigest()

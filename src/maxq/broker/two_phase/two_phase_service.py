@@ -94,9 +94,16 @@ class TwoPhaseService:
     # --- requests ---
 
     async def application(self, name: str) -> Application:
-        """Return the state of an application's batches; a new one if nothing is known of it."""
+        """Return the state of an application's batches; a new one if nothing is known of it.
+
+        Raises:
+            RequestRefusedError: all that was known of it is damaged; or this broker is a slave.
+        """
         await self._read()
-        return self._ledger.applications.get(name, Application())
+        known = self._ledger.application(name)
+        if known.is_unknown:
+            _refuse_if_damaged(name, known)
+        return known
 
     async def claim(self, name: str, coordinator: str) -> str:
         """Note durably which broker decides for an application, unless one is noted.
@@ -109,7 +116,7 @@ class TwoPhaseService:
         """
 
         async def work() -> str:
-            if not self._ledger.applications.get(name, Application()).coordinator:
+            if not self._ledger.application(name).coordinator:
                 self._append({"kind": CLAIM, "application": name, "coordinator": coordinator})
             noted = self._ledger.applications[name].coordinator
             await self._be_safe(self._store.appended_offset, on_disk=True)
@@ -129,7 +136,7 @@ class TwoPhaseService:
         """
 
         async def work() -> dict[str, Any]:
-            known = self._ledger.applications.get(name, Application())
+            known = self._ledger.application(name)
             if known.batch is not None and known.batch > batch:
                 raise RequestRefusedError(
                     ResponseCode.INVALID_PARAMETER,
@@ -137,7 +144,7 @@ class TwoPhaseService:
                     "again (another checkpoint) needs another applicationId",
                 )
             if known.batch != batch:
-                _refuse_if_damaged(name, batch, known)
+                _refuse_if_damaged(name, known)
                 self._append({"kind": DECISION, "application": name, "batch": batch, "decision": decision})
                 known = self._ledger.applications[name]
             await self._be_safe(known.decision_end, on_disk=True)
@@ -160,10 +167,10 @@ class TwoPhaseService:
         """
 
         async def work() -> Delivered:
-            application = self._ledger.applications.get(name, Application())
+            application = self._ledger.application(name)
             known = application.delivery
             if known is None or known.batch < batch or not known.done:
-                _refuse_if_damaged(name, batch, application)
+                _refuse_if_damaged(name, application)
             if known is None or known.batch < batch:
                 entry = {"kind": DELIVERY, "application": name, "batch": batch, "runs": runs}
                 read_runs(runs)
@@ -290,16 +297,20 @@ class TwoPhaseService:
                     raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.admission.remark())
                 await self._store.flush()
             self._ledger, self._entries, self._snapshot_at = BatchLedger(), 0, -1
-            first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
-            for physical_offset, _, tags in self._units(first):
+            first, copies = self._first_entry()
+            for place, (physical_offset, _, tags) in enumerate(self._units(first), first):
                 message = None if tags == DAMAGED_TAGS_CODE else self._entry(physical_offset)
                 if message is None:
-                    if tags not in _COPIES_TAGS:
+                    if tags in _COPIES_TAGS or any(place in some for some in copies):
+                        self._ledger.lose_copy(physical_offset)
+                    else:
                         self._ledger.skip(physical_offset)
                     continue
                 with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
                     end_offset = physical_offset + message.store_size
                     self._take(json.loads(message.body), end_offset, message.store_timestamp)
+            if copies:  # the next snapshot takes the place of a damaged one
+                self._entries = max(self._entries, _ENTRIES_BETWEEN_SNAPSHOTS)
             self._is_current = True
 
     def _entry(self, physical_offset: int) -> MessageExt | None:
@@ -313,11 +324,12 @@ class TwoPhaseService:
         end = self._store.max_offset(STAGED_LEDGER_TOPIC, 0)
         return self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, max(0, end - first))
 
-    def _first_entry(self) -> int:
+    def _first_entry(self) -> tuple[int, list[range]]:
         """Return the queue offset of the first entry that is needed to rebuild the state: that of the newest snapshot
-        of which nothing is damaged."""
+        of which nothing is damaged; and where the copies of later ones lie."""
         store = self._store
         end, low = store.max_offset(STAGED_LEDGER_TOPIC, 0), max(0, store.min_offset(STAGED_LEDGER_TOPIC, 0))
+        copies: list[range] = []
         while end > low:
             begin = max(low, end - _UNITS)
             for place, (physical_offset, _, tags) in reversed(
@@ -329,11 +341,13 @@ class TwoPhaseService:
                     with self._passed_over("the snapshot of staged batches at physical offset %d", physical_offset):
                         entry = json.loads(decode_record(record).body)
                         first = int(entry["first"]) if entry["kind"] == SNAPSHOT else -1
-                tells_of_earlier_ones = low <= first <= begin + place
-                if tells_of_earlier_ones and self._is_whole(first, begin + place):
-                    return first
+                if not 0 <= first <= begin + place:
+                    continue
+                if low <= first and self._is_whole(first, begin + place):
+                    return first, copies
+                copies.append(range(first, begin + place))
             end = begin
-        return low
+        return low, copies
 
     def _is_whole(self, first: int, end: int) -> bool:
         """Return whether all entries from one queue offset to another can be read."""
@@ -351,10 +365,12 @@ class TwoPhaseService:
         if not self._ledger.applications or not (self._is_wanted() and self._is_current):
             return
         first, offset = self._store.max_offset(STAGED_LEDGER_TOPIC, 0), self._store.max_physical_offset
-        entries = self._ledger.snapshot(self._store.time.now_ms())
+        now_ms = self._store.time.now_ms()
+        entries = self._ledger.snapshot(now_ms)
         for entry in entries:
             self._append(entry)
-        self._append({"kind": SNAPSHOT, "first": first, "offset": offset})
+        end = self._ledger.end_of_snapshot(entries, now_ms)
+        self._append({"kind": SNAPSHOT, "first": first, "offset": offset, **end})
         known = {entry["application"] for entry in entries}
         for name in set(self._ledger.applications) - known:
             del self._ledger.applications[name]
@@ -373,12 +389,12 @@ class TwoPhaseService:
         return age_ms > self._settings.store.file_reserved_time * 3_600_000 // 4
 
 
-def _refuse_if_damaged(name: str, batch: int, known: Application) -> None:
+def _refuse_if_damaged(name: str, known: Application) -> None:
     """Refuse a batch of which nobody knows whether it was decided, or delivered, before."""
     if known.damaged_at >= 0:
         raise RequestRefusedError(
             ResponseCode.INVALID_PARAMETER,
             f"the entry of staged batches at physical offset {known.damaged_at} is damaged and may be of application "
-            f"{name}: whether its batch {batch} was written before is not known. Look for its rows in the topic, and "
-            "go on with another applicationId and, if the batch is not 0, the option coordinator",
+            f"{name}: which of its batches were written before is not known. Look for the rows of this one in the "
+            "topic, and go on with another applicationId and, if the batch is not 0, the option coordinator",
         )

@@ -62,7 +62,14 @@ def test_a_snapshot_says_what_the_entries_said(count: int) -> None:
 
 
 def test_who_was_not_heard_of_for_a_month_is_forgotten() -> None:
-    assert ledger_after(7).snapshot(now_ms=31 * 24 * 3_600_000) == []
+    month_ms = 31 * 24 * 3_600_000
+    ledger = ledger_after(7)
+    assert ledger.snapshot(now_ms=month_ms) == []
+    lost = BatchLedger()
+    lost.take({"kind": "snapshot", "offset": 7, **ledger.end_of_snapshot(ledger.snapshot(0), 0)}, 0, 0)
+    assert (lost.application("app").damaged_at, lost.application("other").damaged_at) == (7, -1)
+    assert len(lost.end_of_snapshot([], 0)["lost"]) == 1
+    assert lost.end_of_snapshot([], month_ms)["lost"] == {}
 
 
 def test_entries_whose_beginning_has_expired_say_nothing() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import StandaloneServer
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -91,7 +94,7 @@ async def test_a_ledger_is_read_from_its_last_snapshot(
     await service.keep_short()
     service.start()
     assert (await service.application("app")).batch == 2
-    assert service._first_entry() == 0
+    assert service._first_entry()[0] == 0
 
     await service.decide("other", 0, {"brokers": {}})
     await service.keep_short()
@@ -100,7 +103,7 @@ async def test_a_ledger_is_read_from_its_last_snapshot(
     assert (await service.application("app")).batch == 3
     assert (await service.application("other")).batch == 0
     assert (await service.application("unknown")).batch is None
-    assert service._first_entry() == 4
+    assert service._first_entry()[0] == 4
 
 
 async def test_the_first_claim_holds_over_restarts_and_snapshots(
@@ -116,7 +119,7 @@ async def test_the_first_claim_holds_over_restarts_and_snapshots(
     known = await ask(server, RequestCode.MAXQ_STAGED_DECISION, {"application": "app"})
     assert known.ext["coordinator"] == "broker-b"
     assert "batch" not in known.ext
-    assert service._first_entry() > 0
+    assert service._first_entry()[0] > 0
 
 
 async def test_an_earlier_batch_is_refused(service: TwoPhaseService) -> None:
@@ -368,3 +371,74 @@ async def test_a_snapshot_with_a_damaged_entry_gives_way_to_what_it_was_made_of(
     assert (await service.deliver("app", 0, runs)).before
     assert store.max_offset("T", 0) == 2
     assert await service.decide("app", 1, {"of": 1, "brokers": {}}) == {"of": 1, "brokers": {}}
+
+
+async def three_in_a_snapshot(service: TwoPhaseService, store: MessageStore) -> int:
+    """Decide batch 0 of a, b and c, and write a snapshot; returns the entry at which it begins."""
+    for name in ("a", "b", "c"):
+        await service.decide(name, 0, {"of": name, "brokers": {}})
+    entry = store.max_offset(STAGED_LEDGER_TOPIC, 0)
+    await service.keep_short()
+    await store.flush()
+    assert store.max_offset(STAGED_LEDGER_TOPIC, 0) == entry + 4
+    return entry
+
+
+def expire(store: MessageStore, patch: pytest.MonkeyPatch, entry: int) -> None:
+    """Have the ledger begin with this entry, as after retention."""
+    whole = store.min_offset
+    patch.setattr(
+        store, "min_offset", lambda topic, queue: entry if topic == STAGED_LEDGER_TOPIC else whole(topic, queue)
+    )
+
+
+async def test_an_application_whose_only_entry_is_damaged_is_refused_and_no_other(
+    server: StandaloneServer, service: TwoPhaseService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted as new, and its batch was decided once more."""
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 1)
+    assert server._broker is not None
+    store = server._broker.store
+    entry = await three_in_a_snapshot(service, store)
+    damage(server, tmp_path, entry + 1)
+    expire(store, monkeypatch, entry)
+    for begins in (entry, entry + 4):  # the next snapshot knows it, too
+        service.start()
+        with pytest.raises(RequestRefusedError, match=r"damaged and may be of application b: .* another applicationId"):
+            await service.application("b")
+        with pytest.raises(RequestRefusedError, match="may be of application b"):
+            await service.decide("b", 0, {"of": "another run", "brokers": {}})
+        for name in ("a", "c"):
+            assert await service.decide(name, 0, {"of": "another run", "brokers": {}}) == {"of": name, "brokers": {}}
+        assert service._first_entry()[0] == begins
+        await service.keep_short()
+    assert await service.decide("b again", 0, {"of": "b", "brokers": {}}) == {"of": "b", "brokers": {}}
+
+
+@pytest.mark.parametrize("has_expired", [False, True])
+async def test_damage_within_a_snapshot_concerns_one_application(
+    server: StandaloneServer, service: TwoPhaseService, monkeypatch: pytest.MonkeyPatch, has_expired: bool
+) -> None:
+    """A start has put a filler there, so that the place does not say what it was: those copied before were refused."""
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 1)
+    assert server._broker is not None
+    store = server._broker.store
+    entry = await three_in_a_snapshot(service, store)
+    whole = store.queue_units
+    filled = store.queue_units(STAGED_LEDGER_TOPIC, 0, entry + 1, 1)[0]
+
+    def units(*args: Any) -> list[tuple[int, int, int]]:
+        return [(*unit[:2], DAMAGED_TAGS_CODE) if unit == filled else unit for unit in whole(*args)]
+
+    monkeypatch.setattr(store, "queue_units", units)
+    if has_expired:
+        expire(store, monkeypatch, entry)
+    service.start()
+    for name in ("a", "c", "b"):
+        if has_expired and name == "b":
+            with pytest.raises(RequestRefusedError, match="may be of application b"):
+                await service.decide(name, 0, {"of": "another run", "brokers": {}})
+        else:
+            assert await service.decide(name, 0, {"of": "another run", "brokers": {}}) == {"of": name, "brokers": {}}
+        if name != "b":
+            assert await service.decide(name, 1, {"of": name, "brokers": {}}) == {"of": name, "brokers": {}}
