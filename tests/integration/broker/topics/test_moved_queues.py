@@ -25,7 +25,7 @@ from maxq.client.admin.admin import Admin
 from maxq.client.admin.offsets import LATEST
 from maxq.client.admin.static_topic_plan import BrokerPart
 from maxq.codes import RequestCode
-from maxq.errors import ClientError, NoRouteError
+from maxq.errors import BrokerError, ClientError, NoRouteError
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.message.message import encode_batch
 from maxq.store.dispatch import dispatcher as dispatch
@@ -419,6 +419,10 @@ async def test_a_reset_leads_back_into_an_older_part(brokers: dict[str, RunningB
         assert await admin.offsets.reset_queue("Readers", queue, 1) == 1
         async with reading(namesrv, "Static") as read:
             await until(lambda: read == [*bodies[1:], b"new"])
+        await brokers["broker-a"].stop()
+        assert await admin.offsets.reset_by_time("Readers", "Static", LATEST) == {queue: 10_000 + COUNT + 1}
+        with pytest.raises(BrokerError, match="start the broker, and reset again"):
+            await admin.offsets.reset_by_time("Readers", "Static", 0)
 
 
 class Moving(Undecided):

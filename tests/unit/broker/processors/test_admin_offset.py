@@ -167,10 +167,12 @@ async def test_a_negative_time_is_the_end_of_the_queue() -> None:
     assert by_queue(table) == {0: 5, 1: 0}
 
 
-async def test_one_queue_is_reset_to_one_offset() -> None:
+@pytest.mark.parametrize(("offset", "place"), [("4", 4), ("5", 5), ("6", 5)])
+async def test_one_queue_is_reset_to_one_offset(offset: str, place: int) -> None:
+    """Java takes the place behind the end, too, and the group passes over the next message."""
     world = world_to_reset()
-    table = parsed(await world.call(222, {**RESET, "queueId": "0", "offset": "4"}))["offsetTable"]
-    assert by_queue(table) == {0: 4}
+    table = parsed(await world.call(222, {**RESET, "queueId": "0", "offset": offset}))["offsetTable"]
+    assert by_queue(table) == {0: place}
     assert not world.offsets.has_offset_reset("T", "G", 1)
 
 

@@ -95,7 +95,7 @@ class ResetOffsetProcessor(RequestProcessor):
             table = {queue_id: self._offset_at(topic, queue_id, timestamp)}
         else:
             refuse_if(self._outside(topic, queue_id, offset), ResponseCode.SYSTEM_ERROR)
-            table = {queue_id: offset}
+            table = {queue_id: min(offset, self._store.max_offset(topic, queue_id))}
         refuse_if(None if table else "No queues to reset.", ResponseCode.SYSTEM_ERROR)
         # of a part of a static topic: members that pull are in an earlier part
         committed = dict.fromkeys(table, -1) if fields.opt_bool("maxqGoesBack") else table

@@ -12,6 +12,7 @@ Source:
 import asyncio
 import contextlib
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, cast
@@ -46,6 +47,8 @@ from maxq.protocol.message.message_properties import decode_properties
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
 
 _END: Final = 1 << 62
 #: Only a master takes these: it would not hear of what one of its slaves has answered with success.
@@ -392,10 +395,14 @@ class StaticTopicGate:
     ) -> RemotingCommand:
         """Reset a group in all parts of a queue, the leader's last, which then tells the members. Those that pop find
         the place in each part; those that pull go on in the first part in which the place is not the end: behind it
-        they have committed nothing.
+        they have committed nothing. A part that ends before the place, and whose broker is away, is left out: what a
+        group has committed there counts for nothing beside the place. (Those that pop go on there when it is back.)
 
         Returns:
             The answer of the last part, with the global offset; the first refusal.
+
+        Raises:
+            RequestRefusedError: the broker of another part is away.
         """
         queue.item_at(0)
         if not queue.leader.is_decided:
@@ -415,7 +422,18 @@ class StaticTopicGate:
                 ext |= {"timestamp": "-1" if item.gen < wanted.gen else "0"}  # the end, or the start
             if item is wanted and offset is not None:
                 ext |= {"offset": str(min(item.to_physical(offset), item.end_offset if item.has_end else _END))}
-            answer = await self._ask(queue, item, connection, request, ext)
+            try:
+                answer = await self._ask(queue, item, connection, request, ext)
+            except RequestRefusedError as error:
+                if found is None and await self._ends_before(queue, item, wanted, connection, request):
+                    log.warning("group %s is not reset in a part of %s-%d that ends before the place: %s",
+                                fields.opt_str("group"), queue.topic, queue.global_id, error)  # fmt: skip
+                    continue
+                raise RequestRefusedError(
+                    error.response_code,
+                    f"{error}. The group may have to go on in that part or behind it, and nothing else is known of "
+                    f"queue {queue.global_id}: start the broker, and reset again",
+                ) from error
             if answer.code != ResponseCode.SUCCESS:
                 return answer
             (physical,) = ResetOffsetBody.decode(answer.body_bytes).offset_table.values()
@@ -424,6 +442,41 @@ class StaticTopicGate:
                 found = item.to_logic(physical)
         assert found is not None, "the leader's part has no end"
         return _with_offset(answer, found)
+
+    async def _ends_before(
+        self,
+        queue: GlobalQueue,
+        item: LogicQueueMappingItem,
+        wanted: LogicQueueMappingItem | None,
+        connection: Connection,
+        request: RemotingCommand,
+    ) -> bool:
+        """Return whether the place of a reset is behind a part whose broker is away. Of a reset to a time a later part
+        tells it: a message there that is older than the time came after all of this part.
+
+        Args:
+            wanted: the part of the place; None: it is a time, or the end if that is negative.
+        """
+        if wanted is not None:
+            return item.gen < wanted.gen
+        time = HeaderFields(request.ext).required_long("timestamp")
+        if time < 0:
+            return item is not queue.leader
+        ext = {"topic": queue.topic, "timestamp": str(time)}
+        for later in queue.items:
+            if later.gen <= item.gen:
+                continue
+            codes = RequestCode.GET_MIN_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            questions = [replace(request, code=int(code), ext=ext) for code in codes]
+            try:
+                answers = [await self._ask(queue, later, connection, question, {}) for question in questions]
+            except RequestRefusedError:
+                continue
+            if all(answer.code == ResponseCode.SUCCESS for answer in answers):
+                low, place = (int(answer.ext["offset"]) for answer in answers)
+                if place > max(low, later.start_offset):
+                    return True
+        return False
 
     def _is_reset(self, queue: GlobalQueue, request: RemotingCommand) -> bool:
         """Return whether an operator's reset of the group waits for its next pull of a queue. A slave tells nobody."""

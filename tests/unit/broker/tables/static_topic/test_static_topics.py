@@ -578,6 +578,56 @@ def test_a_reset_to_an_offset_sets_earlier_parts_to_their_ends(
     assert asked == [{"queueId": "3", **first}, {"queueId": "7", **second}]
 
 
+class WithoutItsFirstPart(World):
+    """The broker of the first part is away; in the leader's part, whose first message is at offset 2, the time of a
+    reset is at `place`."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__([Item(0, 3, B, 0, 0, 100), Item(1, 7, A, 10_000)])
+        self.place = place
+        self.body = ResetOffsetBody({MessageQueue("T", A, 7): 9}).encode()
+
+    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        is_min = request.code == RequestCode.GET_MIN_OFFSET
+        self.reply = {"offset": "2" if is_min else str(self.place)}
+        return super().process(connection, request)
+
+
+@pytest.mark.parametrize(
+    ("place", "ext", "is_left_out"),
+    [
+        (0, {"queueId": "0", "offset": "10009"}, True),
+        (0, {"queueId": "0", "offset": "100"}, False),
+        (0, {"timestamp": "-1"}, True),
+        (3, {}, True),
+        (2, {}, False),
+    ],
+    ids=["behind it", "in it", "the end", "a time behind it", "a time that may be in it"],
+)
+def test_a_reset_to_a_place_behind_an_older_part_does_not_need_its_broker(
+    place: int, ext: dict[str, str], *, is_left_out: bool
+) -> None:
+    world = WithoutItsFirstPart(place)
+    ext = {"topic": "T", "group": "G", "timestamp": "1700", **ext}
+    if is_left_out:
+        reply = world.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **ext)
+        assert reply is not None and reply.code == 0
+        assert list(ResetOffsetBody.decode(reply.body_bytes).offset_table.values()) == [10_009]
+        assert "maxqGoesBack" not in world.seen[-1].ext
+    else:
+        with pytest.raises(RequestRefusedError, match=r"is away\. .*: start the broker, and reset again"):
+            world.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **ext)
+
+
+def test_a_reset_to_a_place_in_a_part_needs_the_brokers_of_the_later_ones() -> None:
+    """What the group has committed there would count when they are back."""
+    world = World([Item(0, 3, A, 0, 0, 100), Item(1, 3, B, 10_000, 0, 100), Item(2, 7, A, 20_000)])
+    world.body = ResetOffsetBody({MessageQueue("T", A, 3): 9}).encode()
+    world.reply = {"offset": "50"}
+    with pytest.raises(RequestRefusedError, match="is away"):
+        world.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="T", group="G", timestamp="1700")
+
+
 def test_a_reset_waits_until_a_moved_queue_has_its_place() -> None:
     world = World([Item(0, 3, B, 0), Item(1, 7, A, -1)])
     with pytest.raises(RequestRefusedError, match="reset the offset again"):
