@@ -79,11 +79,13 @@ class LockHandOver:
         queues: list[MessageQueue],
         asked: list[MessageQueue],
     ) -> RemotingCommand | None:
-        """Grant `queues`, and those of `asked` whose lock no other client holds at a former leader."""
+        """Grant `queues`, and those of `asked` whose lock no other client holds at a former leader, unless they have
+        moved on meanwhile."""
         places = self._places(asked)
         held = await asyncio.gather(*(self._held(place, some, wanted) for place, some in places.items()))
         elsewhere = set[MessageQueue]().union(*held)
         queues = [*queues, *(queue for queue in asked if queue not in elsewhere)]
+        queues = [queue for queue in queues if self._former_leaders(queue) is not None]
         answer = inner(connection, replace(request, body=replace(wanted, mq_set=queues).encode()))
         return answer if isinstance(answer, RemotingCommand) or answer is None else await answer
 

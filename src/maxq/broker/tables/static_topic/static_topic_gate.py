@@ -290,12 +290,12 @@ class StaticTopicGate:
 
     async def _hold(self, request: RemotingCommand, answer: Answer) -> RemotingCommand | None:
         """Return the answer about an older part. If it has no more messages, and a reader that would wait cannot go on
-        yet, because the next part has no place or a slave lacks the end, it waits here for a moment: it asks again at
-        once."""
+        yet, because the next part has no place, or a slave lacks the end or has another log than its master, it waits
+        here for a moment: it asks again at once."""
         change = self._change
         reply = await answer if inspect.isawaitable(answer) else answer
         may_wait = HeaderFields(request.ext).required_int("sysFlag") & PULL_FLAG_SUSPEND
-        if may_wait and isinstance(reply, RemotingCommand) and reply.code == ResponseCode.PULL_NOT_FOUND:
+        if may_wait and reply is not None and _sends_nowhere(request, reply):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(change.wait(), AHEAD_WAIT_MS / 1000)
         return reply
@@ -588,6 +588,13 @@ def _go_to(request: RemotingCommand, offset: int, code: int, remark: str) -> Rem
     place = str(offset)
     ext = {"nextBeginOffset": place, "minOffset": place, "maxOffset": place, "suggestWhichBrokerId": "0"}
     return request.reply(code, remark, ext)
+
+
+def _sends_nowhere(request: RemotingCommand, reply: RemotingCommand) -> bool:
+    """Return whether the answer to a pull has a reader ask for the same offset again."""
+    if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+        return reply.ext.get("nextBeginOffset") == request.ext["queueOffset"]
+    return reply.code == ResponseCode.PULL_NOT_FOUND
 
 
 def _by_a_stand_in(reply: RemotingCommand) -> RemotingCommand:

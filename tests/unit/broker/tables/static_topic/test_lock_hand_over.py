@@ -76,19 +76,22 @@ class Broker:
 
 
 class Brokers:
-    """Brokers a and b, of which `away` cannot be asked, and `slow` answer after three seconds."""
+    """Brokers a, b and c, of which `away` cannot be asked, and `slow` answer after three seconds. They answer who
+    unlocks when `unlocked` is set."""
 
     def __init__(self) -> None:
         self.clock = SimClock()
         self.away: set[str] = set()
         self.slow: set[str] = set()
         self.asked = 0
-        self.a, self.b = Broker("a", self), Broker("b", self)
+        self.unlocked = asyncio.Event()
+        self.unlocked.set()
+        self.a, self.b, self.c = (Broker(name, self) for name in "abc")
 
     def lead(self, chain: str) -> None:
         """Put the queue on each broker of the chain in turn."""
         items = [LogicQueueMappingItem(gen, 0, name, 10_000 * gen) for gen, name in enumerate(chain.split())]
-        for broker in (self.a, self.b):
+        for broker in (self.a, self.b, self.c):
             detail = TopicQueueMappingDetail("T", "__global__", 1, broker.name, len(items), False, None, {0: items})
             broker.mappings.update(detail, force=False)
 
@@ -110,7 +113,11 @@ class Brokers:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{name} did not answer") from None
         if name in self.away:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{name} is away")
-        return await getattr(self, name).process(code, body, {**ext, "lo": "false"})  # type: ignore[no-any-return]
+        unlocked = self.unlocked
+        answer = await getattr(self, name).process(code, body, {**ext, "lo": "false"})
+        if code == RequestCode.UNLOCK_BATCH_MQ:
+            await unlocked.wait()
+        return cast(RemotingCommand, answer)
 
 
 @pytest.fixture
@@ -139,6 +146,21 @@ async def test_who_has_not_heard_of_the_move_gets_no_more_time(brokers: Brokers)
     brokers.clock.advance_ms(20_001)
     assert await brokers.b.lock("new") == [QUEUE]
     assert await brokers.a.lock("old") == []
+
+
+async def test_a_queue_that_moves_on_while_its_lock_is_taken_over_has_one_holder(brokers: Brokers) -> None:
+    brokers.lead(MOVED)
+    passed, held_up = brokers.unlocked, asyncio.Event()
+    brokers.unlocked = held_up
+    at_b = asyncio.create_task(brokers.b.lock("new", QUEUE, ORDINARY))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert brokers.asked == 2, "to lock and to unlock"
+    brokers.unlocked = passed
+    brokers.lead("a b c")
+    assert await brokers.c.lock("newer") == [QUEUE]
+    held_up.set()
+    assert await at_b == [ORDINARY]
 
 
 async def test_who_ends_releases_what_it_has_locked_before_the_move(brokers: Brokers) -> None:

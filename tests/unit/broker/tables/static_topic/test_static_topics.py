@@ -453,6 +453,26 @@ async def test_a_reader_waits_at_the_end_of_a_part_until_the_next_one_has_its_pl
     assert (await reader).code == ResponseCode.PULL_NOT_FOUND
 
 
+@pytest.mark.parametrize(("following", "waits"), [("40", True), ("41", False)])
+async def test_a_reader_whom_a_stand_in_of_another_log_sends_nowhere_waits(following: str, waits: bool) -> None:
+    """Its log is not its master's, so it gives no messages and sends readers to the master."""
+    world = World([Item(0, 3, B, 0, 0, 100), Item(1, 7, A, 10_000)])
+    reply = answer(ResponseCode.PULL_RETRY_IMMEDIATELY, int(following), 0, 90)
+    reply.ext[STANDS_IN] = "true"
+    world.others.answers = [reply]
+    ext = {"topic": "T", "queueId": "0", "queueOffset": "40", "maxMsgNums": "9", "sysFlag": "6"}
+    request = RemotingCommand(RequestCode.PULL_MESSAGE, ext)
+    pull = world.server.processors[int(RequestCode.PULL_MESSAGE)](connection(FakeConnection()), request)
+    assert asyncio.iscoroutine(pull)
+    reader = asyncio.create_task(pull)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert reader.done() is not waits
+    world.gate.mappings_changed()
+    found = await reader
+    assert (found.code, found.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, following)
+
+
 def test_no_reader_is_sent_to_a_slave_that_another_group_has() -> None:
     world = World(led())
     world.others.answers = [answer(ResponseCode.SUCCESS, 42, 0, 100)]
