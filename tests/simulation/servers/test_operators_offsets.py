@@ -8,6 +8,7 @@ import pytest
 
 from maxq.broker.tables.offset.operator_changes import MOST
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
@@ -34,6 +35,15 @@ class Operator(Client):
     async def _do(self, code: int, ext: dict[str, str]) -> None:
         answer = await self.ask(0, code, ext)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def goes_on(self, broker: int, offset: int) -> int:
+        """Where a consumer that pulls at `offset` is told to go on."""
+        header = PullMessageRequestHeader(
+            "G", "T", 0, offset, 4, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, subscription="*", expression_type="TAG"
+        )
+        answer = await self.ask(broker, RequestCode.PULL_MESSAGE, header.encode())
+        assert answer.code == ResponseCode.PULL_OFFSET_MOVED, answer.remark
+        return int(answer.ext["nextBeginOffset"])
 
     async def stands(self, how: str) -> bool:
         """Is what the master says what the change has left?"""
@@ -105,8 +115,10 @@ def test_a_slave_brings_back_no_offsets_that_an_operator_has_set_or_removed(act:
     tell(1, story)
 
 
-@pytest.mark.parametrize("asks", [False, True], ids=["who has not heard of it", "who begins there"])
-def test_a_reset_that_waits_at_the_master_ends_by_commits_at_its_slave_of_who_knows_of_it(asks: bool) -> None:
+@pytest.mark.parametrize("hears", ["nothing", "by its first question", "by a pull"])
+def test_a_reset_that_waits_at_the_master_ends_by_commits_at_its_slave_of_who_knows_of_it(hears: str) -> None:
+    """Who pulled was told by the master, which has a slow disk and was killed just then."""
+
     async def live(group: Group, operator: Operator) -> None:
         for _ in range(MESSAGES):
             assert await operator.send(0) is not None
@@ -114,15 +126,18 @@ def test_a_reset_that_waits_at_the_master_ends_by_commits_at_its_slave_of_who_kn
         await operator.commit(0, 7)
         await operator.change("reset")
         await asyncio.sleep(10)
+        if hears == "by a pull":
+            group.brokers[0].machine.process.slowness = 100
+            assert await operator.goes_on(0, 7) == 3
         group.brokers[0].machine.kill()
         await group.until_serves(1)
-        if asks:
+        if hears == "by its first question":
             assert await operator.committed(1) == 3
         await operator.commit(1, 8)
         await group.brokers[0].start()
         await group.until_serves(0)
         await asyncio.sleep(15)
-        assert await operator.committed(0) == (8 if asks else 3)
+        assert await operator.committed(0) == (3 if hears == "nothing" else 8)
 
     async def made(machine: SimMachine) -> Operator:
         return Operator(machine)

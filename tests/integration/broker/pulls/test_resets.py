@@ -111,7 +111,6 @@ async def test_a_reset_that_a_pull_has_taken_is_not_taken_again_after_a_kill(
     assert (await broker.pull("T", 2)).code == ResponseCode.SUCCESS  # the group is known
     await _set(broker, 1)
     assert await _goes_on(broker, 4) == 1
-    await broker.controller.offsets.persisted()
     copy_as_killed(broker.folder, tmp_path / "killed")
     successor = await start_broker("killed")
     assert (await successor.pull("T", 3)).code == ResponseCode.SUCCESS

@@ -1,4 +1,5 @@
-"""DeferredReplies: readers whose answer cannot be given in the turn they came in, because of a quota or of the disk.
+"""DeferredReplies: readers whose answer cannot be given in the turn they came in, because of a quota, of the disk, or
+of a reset of offsets that ends with the answer.
 
 Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait then.
 Whoever lost the permission while it waited is told nothing.
@@ -73,10 +74,13 @@ class DeferredReplies:
     def when_read(self, connection: Connection, request: RemotingCommand, result: GetMessageResult) -> None:
         """Process `request` again when the bytes its filter examines are in memory."""
 
-        async def bring_in() -> RemotingCommand | None:
-            return await self._bring_in(connection, request, result)
+        self.after(connection, request, lambda: self._bring_in(connection, request, result))
 
-        _keep(self._reading, self._pass_after(bring_in, connection, request, self.rules))
+    def after(
+        self, connection: Connection, request: RemotingCommand, wait: Callable[[], Awaitable[RemotingCommand | None]]
+    ) -> None:
+        """Answer `request` with what `wait` returns; process it again if that is None."""
+        _keep(self._reading, self._pass_after(wait, connection, request, self.rules))
 
     async def _pass_after(
         self,
@@ -152,8 +156,7 @@ class DeferredReplies:
         return None
 
     async def drain(self) -> None:
-        """Wait for the answers whose bytes are being read from the disk; requests that wait for a quota are not
-        answered."""
+        """Wait for the answers that wait for the disk; requests that wait for a quota are not answered."""
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)

@@ -114,6 +114,9 @@ class PullMessageProcessor:
         if self._quotas.pull_wait_ms(header.consumer_group, request):
             self._wait_for_quota(connection, request, header)
             return None
+        if self._is_reset(header):
+            self._tell_of_reset(connection, request, pull)
+            return None
         outcome = self._read(pull, header.queue_offset, may_wait)
         if outcome.result.must_read_first:
             self._later.when_read(connection, request, outcome.result)
@@ -150,6 +153,9 @@ class PullMessageProcessor:
         if self._quotas.pull_wait_ms(header.consumer_group, request):
             self._wait_for_quota(connection, request, header)
             return True
+        if self._is_reset(header):
+            self._tell_of_reset(connection, request, pull)
+            return True
         outcome = self._read(pull, held.offset)
         for _ in range(_ROUNDS):  # one arrival may bring more than one read looks at
             if last or outcome.code not in _NOTHING_YET:
@@ -178,11 +184,6 @@ class PullMessageProcessor:
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
         if self.rules.is_apart:
             return self._elsewhere(pull, offset)
-        is_part = header.lo == "false"  # of a static topic: the leader of the global queue tells of resets
-        if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave and not is_part:
-            reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
-            if reset is not None:
-                return self._moved(pull, reset)
         most = _MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes
         result = self._store.get_message(
             group,
@@ -211,12 +212,33 @@ class PullMessageProcessor:
         omit = _OMITTED.get(header.maxq_omit or "", OMIT_NOTHING)
         return BulkRead(header.maxq_max_bytes if omit == OMIT_RECORDS else min(header.maxq_max_bytes, most), omit)
 
-    def _moved(self, pull: Pull, offset: int) -> _Outcome:
-        """Return the answer that tells a group of an offset reset by an administrator; given once, and only by a
-        master."""
-        result = self._without_messages(pull, GetMessageStatus.OFFSET_OVERFLOW_BADLY, offset)
-        suggested_id = self.rules.suggest(pull.group, is_behind=False)
-        return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", suggested_id)
+    def _is_reset(self, header: PullMessageRequestHeader) -> bool:
+        """Return whether the group is to be told that an operator has reset its offset of the queue. Only a master
+        tells of it, and only once; of the parts of a static topic the leader of the global queue does."""
+        return (
+            self._offsets.any_reset
+            and self._settings.broker.use_server_side_reset_offset
+            and not (self.rules.is_slave or self.rules.is_apart or header.lo == "false")
+            and self._offsets.has_offset_reset(header.topic, header.consumer_group, header.queue_id)
+        )
+
+    def _tell_of_reset(self, connection: Connection, request: RemotingCommand, pull: Pull) -> None:
+        """Answer a pull with the offset to which an operator has reset the group; if another pull is told before, read
+        for this one."""
+        header = pull.header
+
+        async def moved() -> RemotingCommand | None:
+            offset = await self._offsets.take_reset(
+                header.topic, header.consumer_group, header.queue_id, can_be_told=lambda: not connection.is_closed
+            )
+            if offset is None:
+                return None
+            result = self._without_messages(pull, GetMessageStatus.OFFSET_OVERFLOW_BADLY, offset)
+            suggested_id = self.rules.suggest(pull.group, is_behind=False)
+            outcome = _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", suggested_id)
+            return self._answer(connection, request, pull, outcome)
+
+        self._later.after(connection, request, moved)
 
     def _elsewhere(self, pull: Pull, offset: int) -> _Outcome:
         """Return the answer of a slave whose log is another than its master's."""
@@ -333,8 +355,7 @@ class PullMessageProcessor:
         return request.reply(ResponseCode.PULL_NOT_FOUND, remark, ext)
 
     async def drain(self) -> None:
-        """Wait for the pulls whose messages are being read from the disk; those that wait for a quota are not
-        answered."""
+        """Wait for the pulls that wait for the disk; those that wait for a quota are not answered."""
         await self._later.drain()
 
 

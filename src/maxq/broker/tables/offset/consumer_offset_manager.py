@@ -97,6 +97,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.has_acted = False
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
+        self._ending: dict[tuple[str, int], int] = {}  # resets by key and queue id which the file is to lack
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
         self._keys, self._pull_keys = KeyIndex(), KeyIndex()
         self.deleted_up_to = 0
@@ -202,10 +203,15 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def _reset(self, topic: str, group: str, offsets: Mapping[int, int], committed: Mapping[int, int]) -> None:
         key = f"{topic}@{group}"
-        self._reset_offset_table.setdefault(key, {}).update(offsets)
+        self._wait_for_pull(key, offsets)
         self._table(key).update(committed)
         self._on_commit()
         self._was_set(key, tuple(offsets))
+
+    def _wait_for_pull(self, key: str, offsets: Mapping[int, int]) -> None:
+        self._reset_offset_table.setdefault(key, {}).update(offsets)
+        for queue_id in offsets:
+            self._ending.pop((key, queue_id), None)
 
     def _was_set(self, key: str, queue_ids: Collection[int]) -> None:
         for listener in self.when_set:
@@ -233,18 +239,59 @@ class ConsumerOffsetManager(PeriodicManager):
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the waiting reset and remove it, soon also from the file: a start that found it there would have the
         group go back again. None if there is none."""
-        if not self._reset_offset_table:
-            return None
+        offset = self._erase_reset(f"{topic}@{group}", queue_id) if self._reset_offset_table else None
+        if offset is not None:
+            self._is_dirty = True
+            self.request_persist()
+        return offset
+
+    async def take_reset(self, topic: str, group: str, queue_id: int, *, can_be_told: Callable[[], bool]) -> int | None:
+        """Return the waiting reset and remove it when the file has it no more: who was told of it may go on at another
+        broker, and a start that found it would have the group go back again. If the disk refuses the file it is
+        returned all the same.
+
+        Args:
+            can_be_told: tells, after the wait, whether the group can be told of it; if not, it goes on to wait.
+
+        Returns:
+            The offset; None if no reset waits any more, because another pull has taken it, or it cannot be told.
+        """
         key = f"{topic}@{group}"
+        while (offset := self._reset_offset_table.get(key, {}).get(queue_id)) is not None:
+            self._ending[key, queue_id] = offset
+            is_told = False
+            try:
+                await self._write_at_once(key, queue_id)
+                is_told = can_be_told()
+            finally:
+                is_current = self._ending.get((key, queue_id)) == offset  # else set anew, or another pull was told
+                if is_current:
+                    del self._ending[key, queue_id]
+                if is_current and not is_told:
+                    self._is_dirty = True
+                    self.request_persist()
+            if not is_told:
+                return None
+            if is_current:
+                return self._erase_reset(key, queue_id)
+        return None
+
+    async def _write_at_once(self, key: str, queue_id: int) -> None:
+        self._is_dirty = True
+        self.request_persist()
+        try:
+            await self.persisted()
+        except OSError as error:
+            log.warning("%s queue %d: the group is told where it was set to, and may be told again after a start: the "
+                        "file of offsets cannot be written: %s", key, queue_id, error)  # fmt: skip
+
+    def _erase_reset(self, key: str, queue_id: int) -> int | None:
         table = self._reset_offset_table.get(key)
         if table is None:
             return None
         offset = table.pop(queue_id, None)
         if not table:
             del self._reset_offset_table[key]
-        if offset is not None:
-            self._is_dirty = True
-            self.request_persist()
         return offset
 
     def _forget_passed_resets(self) -> None:
@@ -737,6 +784,7 @@ class ConsumerOffsetManager(PeriodicManager):
             for key, table in resets.items()
             if self.query_offsets(*reversed(split_key(key)))
             for queue_id, offset in table.items()
+            if self._ending.get((key, queue_id)) != offset
         }
         return {_RESETS: kept} if kept else {}
 

@@ -59,7 +59,7 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             super()._reset(topic, group, offsets, committed)
             return
         key = f"{topic}@{group}"
-        self._reset_offset_table.setdefault(key, {}).update(offsets)
+        self._wait_for_pull(key, offsets)
         self.lmq_offset_table[key] = next(iter(committed.values()))  # such a group has one queue of each topic
         self._on_commit()
         self._was_set(key, tuple(offsets))

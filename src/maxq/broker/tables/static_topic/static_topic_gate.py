@@ -493,7 +493,9 @@ class StaticTopicGate:
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
             return answer
         group = request.ext.get("consumerGroup", "")
-        waiting = self._offsets.query_then_erase_reset_offset(queue.topic, group, queue.leader.queue_id)
+        waiting = await self._offsets.take_reset(
+            queue.topic, group, queue.leader.queue_id, can_be_told=lambda: not connection.is_closed
+        )
         if answer.code == ResponseCode.SUCCESS:
             place = int(answer.ext["offset"])
         else:  # the topic was deleted, and its offsets with it

@@ -1,5 +1,6 @@
 """Offsets of groups: commits, resets, what tools ask, and the two files."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -272,6 +273,59 @@ def test_the_table_survives_a_restart_with_the_resets_that_no_pull_has_taken(ena
     assert again.query_then_erase_reset_offset("T", "G", 4) == 7
     again.persist()
     assert not reloaded(world).has_offset_reset("T", "G", 4)
+
+
+def _take(offsets: ConsumerOffsetManager, *, can_be_told: bool = True) -> "asyncio.Task[int | None]":
+    return asyncio.create_task(offsets.take_reset("T", "G", 0, can_be_told=lambda: can_be_told))
+
+
+@pytest.mark.parametrize("disk_fails", [False, True])
+async def test_the_first_pull_is_told_of_a_reset_when_a_start_would_not_find_it_any_more(disk_fails: bool) -> None:
+    """Or all the same, if the disk does not take that. Until then nothing that the group commits counts."""
+    world = BrokerWorld()
+    offsets = world.offsets
+    offsets.assign_reset_offsets("T", "G", {0: 7})
+    offsets.persist()
+    if disk_fails:
+        world.disk.fail_flush("*consumerOffset.json*")
+    first, second = _take(offsets), _take(offsets)
+    while not first.done():
+        assert offsets.has_offset_reset("T", "G", 0)
+        await asyncio.sleep(0)
+    assert reloaded(world).has_offset_reset("T", "G", 0) is disk_fails
+    assert [await first, await second] == [7, None]
+    assert not offsets.any_reset
+
+
+async def test_a_reset_of_which_nobody_could_be_told_waits_on_in_the_file_too() -> None:
+    world = BrokerWorld()
+    world.offsets.assign_reset_offsets("T", "G", {0: 7})
+    gone, other = _take(world.offsets, can_be_told=False), _take(world.offsets, can_be_told=False)
+    assert [await gone, await other] == [None, None]
+    await world.offsets.persisted()
+    assert reloaded(world).has_offset_reset("T", "G", 0)
+    assert await _take(world.offsets) == 7
+
+
+async def test_a_pull_is_told_of_the_newest_reset() -> None:
+    world = BrokerWorld()
+    world.offsets.assign_reset_offsets("T", "G", {0: 7})
+    pulls = [_take(world.offsets) for _ in range(2)]
+    await asyncio.sleep(0)
+    world.offsets.assign_reset_offsets("T", "G", {0: 3})
+    assert sorted(await asyncio.gather(*pulls), key=str) == [3, None]
+    assert not reloaded(world).any_reset
+
+
+async def test_a_broker_that_ends_before_a_pull_was_told_of_a_reset_keeps_it() -> None:
+    world = BrokerWorld()
+    world.offsets.assign_reset_offsets("T", "G", {0: 7})
+    pull = _take(world.offsets)
+    await asyncio.sleep(0)
+    pull.cancel()
+    await asyncio.wait([pull])
+    await world.offsets.persisted()
+    assert reloaded(world).has_offset_reset("T", "G", 0)
 
 
 def test_resets_in_the_file_have_names_that_every_reader_of_json_takes_and_are_numbers() -> None:
