@@ -3,6 +3,7 @@
 import pytest
 
 from maxq.broker.tables.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection, parsed
 
 PLACE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
@@ -238,6 +239,19 @@ async def test_a_slave_that_acts_may_lack_what_another_one_hands_over() -> None:
     ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1000", "lo": "false"}
     assert (await world.call(15, ext)).code == 0
     assert world.offsets.query_offset("G", "T", 0) == 15
+
+
+@pytest.mark.parametrize("is_copied", [True, False])
+async def test_what_a_slave_says_of_a_commit_goes_on_to_the_master_by_way_of_the_one_that_acts(is_copied: bool) -> None:
+    """Of which operator's change the client has heard, and of which master it had read what the first slave had not: a
+    reset that waits would take the group back, or it would pass over the messages that have the places of lost ones."""
+    world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"}, messages=20 if is_copied else 0)
+    world.offsets.note_master({"masterSince": 90})
+    ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1400", "lo": "false"}
+    assert (await world.call(15, {**ext, "maxqOperatorChange": "5", "maxqNotCopiedOf": "70"})).code == 0
+    assert list(world.offsets.slave_commits.ahead_of({})) == [SlaveCommit("T", "G", 0, 15, 5, 70)]
+    assert (await world.call(15, {**ext, "commitOffset": "16"})).code == 0
+    assert list(world.offsets.slave_commits.ahead_of({})) == [SlaveCommit("T", "G", 0, 16, 5, 0 if is_copied else 90)]
 
 
 def lock_body(client_id: str) -> dict[str, object]:

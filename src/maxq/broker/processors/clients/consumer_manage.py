@@ -110,7 +110,8 @@ class ConsumerManageProcessor(RequestProcessor):
         if offset is None:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         use_reset = self._settings.broker.use_server_side_reset_offset
-        self._offsets.end_known_reset(topic, group, queue_id, fields.opt_long("maxqOperatorChange") or 0)
+        change = fields.opt_long("maxqOperatorChange") or 0
+        self._offsets.end_known_reset(topic, group, queue_id, change)
         read_at = fields.opt_long("maxqReadAt")
         is_part = fields.opt_str("lo") == "false" and read_at is None
         if is_part and offset < 0:
@@ -150,8 +151,8 @@ class ConsumerManageProcessor(RequestProcessor):
         if is_slave:
             is_copied = offset <= self._store.taken_offset(topic, queue_id)
             self._offsets.slave_commits.note(
-                group, topic, queue_id, offset, connection.remote_address,
-                not_copied_of=0 if is_copied else self._offsets.copied_master_since,
+                group, topic, queue_id, offset, connection.remote_address, change=change,
+                not_copied_of=not_copied_of or (0 if is_copied else self._offsets.copied_master_since),
             )  # fmt: skip
         return self._begun(request) if begins else request.reply()
 

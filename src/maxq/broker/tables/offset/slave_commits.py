@@ -75,12 +75,22 @@ class SlaveCommits(PeriodicManager):
         return _table((place, offset) for place, (offset, _, _) in list(self._pending.items()))
 
     def note(
-        self, group: str, topic: str, queue_id: int, offset: int, client_host: str = "", *, not_copied_of: int = 0
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        client_host: str = "",
+        *,
+        change: int = 0,
+        not_copied_of: int = 0,
     ) -> None:
-        """Note the commit of the client at `client_host`. The newest one counts, even if it is smaller.
-        `not_copied_of`: as SlaveCommit has it."""
+        """Note the commit of the client at `client_host`; or of one of another slave, which hands it over with
+        `change`. The newest one counts, even if it is smaller. `change` and `not_copied_of`: as SlaveCommit has
+        them."""
         place = topic, group, queue_id
-        _, change, _ = self._pending.get(place, (0, 0, 0))
+        _, known, _ = self._pending.get(place, (0, 0, 0))
+        change = max(change, known)
         reader = self._readers.get(place)
         if reader is not None and reader.host == client_host:
             change = max(change, reader.change)
