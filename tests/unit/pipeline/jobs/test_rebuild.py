@@ -2,7 +2,9 @@
 
 import os
 import shutil
-from itertools import pairwise
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count, pairwise
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -106,7 +108,8 @@ def test_a_second_run_gives_the_same(tmp_path: Path) -> None:
     assert first == second
 
 
-def test_queues_without_messages_and_files_keep_their_numbers(tmp_path: Path) -> None:
+def store_with_empty_queues(tmp_path: Path) -> MessageStoreConfig:
+    """Make a store with two queues whose five messages have expired; the inventory alone has their numbers."""
     config = small_config(tmp_path)
     store = opened(config)
     store.queues.topic_write_state("Batch").has_batch_queues = True
@@ -123,7 +126,7 @@ def test_queues_without_messages_and_files_keep_their_numbers(tmp_path: Path) ->
     store.queues.empty(queue)
     store.close()
     shutil.rmtree(tmp_path / "batchconsumequeue")
-    opened(config).close()  # the inventory alone has the number of the queue of batches
+    opened(config).close()
     (tmp_path / "broker.conf").write_text(
         "".join(f"{name}={value}\n" for name, value in (
             ("mappedFileSizeCommitLog", config.mapped_file_size_commit_log),
@@ -132,13 +135,53 @@ def test_queues_without_messages_and_files_keep_their_numbers(tmp_path: Path) ->
             ("maxIndexNum", config.max_index_num),
         ))
     )  # fmt: skip
-    run(tmp_path)
+    return config
+
+
+def put_behind_the_empty_ones(config: MessageStoreConfig) -> MessageStore:
     store = opened(config)
-    assert store.report.rebuild_reasons == []
     assert store.put_message(message("Old")).queue_offset == 5
     store.queues.topic_write_state("Batch").has_batch_queues = True
     assert store.put_message(message("Batch")).queue_offset == 5
+    return store
+
+
+def test_queues_without_messages_and_files_keep_their_numbers(tmp_path: Path) -> None:
+    config = store_with_empty_queues(tmp_path)
+    run(tmp_path)
+    store = put_behind_the_empty_ones(config)
+    assert store.report.rebuild_reasons == []
     store.close()
+
+
+@pytest.mark.parametrize("step", range(10))
+def test_queues_without_messages_keep_their_numbers_wherever_a_rebuild_is_killed(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old files were gone before the new ones had their names, and the next start numbered from 0."""
+    config = store_with_empty_queues(tmp_path)
+    steps = count()
+
+    def killed(do: Callable[..., None]) -> Callable[..., None]:
+        def step_or_death(*args: Any, **more: Any) -> None:
+            if next(steps) == step:
+                raise KeyboardInterrupt
+            do(*args, **more)
+
+        return step_or_death
+
+    finish = Rebuild._finish
+    with monkeypatch.context() as patch:
+
+        def finish_and_die(*args: Any) -> None:
+            for name in ("delete_tree", "delete", "rename"):
+                patch.setattr(SystemDisk, name, killed(getattr(SystemDisk, name)))
+            finish(*args)
+
+        patch.setattr(Rebuild, "_finish", finish_and_die)
+        with suppress(KeyboardInterrupt):
+            run(tmp_path)
+    put_behind_the_empty_ones(config).close()
 
 
 def test_damage_is_refused_and_nothing_changed(tmp_path: Path) -> None:

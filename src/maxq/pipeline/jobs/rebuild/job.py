@@ -8,8 +8,8 @@ In four steps:
    of this is used: what a broker then does is a matter of judgement, and `maxq store recover --rebuild` has it.
 3. IndexFiles are made, and everything is synced.
 4. The new folders take the place of the old ones, and checkpoint, inventory and abort file say what they say after a
-   clean exit. In that order, so that a broker that starts after a crash in between finds no inventory, and builds
-   everything anew itself.
+   clean exit. In that order, and meanwhile the inventory has the next queue offsets alone, so that a broker that starts
+   after a crash in between builds everything anew itself, and numbers go on.
 
 Queues that have no message in the log any more keep their files: numbering must go on where it was.
 """
@@ -48,7 +48,7 @@ from maxq.runtime.files.durable_files import DurableFiles, sync_folder
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
-from maxq.store.files.store_inventory import InventoryFile, StoreInventory
+from maxq.store.files.store_inventory import INVENTORY_FILE, InventoryFile, StoreInventory
 from maxq.store.index.index_file import HEADER, HEADER_SIZE
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refusing
@@ -267,6 +267,8 @@ class Rebuild:
         folder, disk = self._folder, self._files.disk
         if not self._in_place:
             self._clear(folder)
+            if disk.exists(folder / INVENTORY_FILE):
+                disk.delete(folder / INVENTORY_FILE)
             os.makedirs(folder, exist_ok=True)
             disk.write(folder / _WORK, b"")
         else:
@@ -278,9 +280,8 @@ class Rebuild:
         disk = self._files.disk
         for name in (*_FOLDERS, _ENTRIES):
             disk.delete_tree(folder / name)
-        for name in ("checkpoint", "inventory.json"):
-            if disk.exists(folder / name):
-                disk.delete(folder / name)
+        if disk.exists(folder / "checkpoint"):
+            disk.delete(folder / "checkpoint")
 
     def _write_log_again(self, context: StoreContext) -> None:
         """Rewrite parts of the log after an unclean end of the broker, before they are read: records that may not be
@@ -438,6 +439,7 @@ class Rebuild:
             checkpoint.release()
         if self._in_place:
             self._sync_log()
+            InventoryFile(context).save(self._inventory(context, summary).numbers())
             self._clear(root)
             for name in _FOLDERS:
                 if disk.exists(self._folder / name):
@@ -471,12 +473,18 @@ class Rebuild:
         checkpoint.flushed_offset = end
         checkpoint.flush()
         checkpoint.release()
-        inventory = StoreInventory(end, end, summary.inventory_queues(context.config.mapped_file_size_consume_queue))
-        inventory.batch_queues = summary.batch_ends
+        inventory = self._inventory(context, summary)
         inventory.index_files = names
         inventory.index_count = index[-1][5] if index else 0
-        inventory.deletions = len(self._files.deletions())
         InventoryFile(context).save(inventory)
+
+    def _inventory(self, context: StoreContext, summary: LogSummary) -> StoreInventory:
+        """Return what the queues hold."""
+        end = self._report.log_end
+        found = StoreInventory(end, end, summary.inventory_queues(context.config.mapped_file_size_consume_queue))
+        found.batch_queues = summary.batch_ends
+        found.deletions = len(self._files.deletions())
+        return found
 
 
 def _end_of(files: StoreFiles, sequence: list[DataFile]) -> int:
