@@ -87,7 +87,7 @@ class TimerService:
             self.timer, self, settings=env.settings, store=messages.store, clock=env.clock
         )
         self._earlier = PriorRunDeliveries(messages.store, self.timer)
-        self._unread = UnreadMarkers(self.timer.topic)
+        self._unread = UnreadMarkers(self.timer)
         self._delivery = TimerDelivery(env.clock, put, on_delivered, self._earlier, messages.store.is_gone)
         self._passed_over = PassedOver(log)
         self._tasks: list[asyncio.Task[None]] = []

@@ -6,15 +6,16 @@ them must count. The markers themselves stay unread.
 """
 
 from maxq.broker.timer.slot_work import message_key, recalled_keys
+from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
-from maxq.store.timer.timer_topic import TimerTopic
 
 
 class UnreadMarkers:
     """Markers of recalls in one topic of timer messages that the timer has not read yet."""
 
-    def __init__(self, topic: TimerTopic) -> None:
-        self._topic = topic
+    def __init__(self, timer: TimerMessageStore) -> None:
+        self._topic = timer.topic
+        self._slot_of = timer.slot_of
         self._looked_from = 0  # queue offsets: what was looked at
         self._looked_to = 0
         self._markers: dict[tuple[int, str], int] = {}  # slot and key of what is recalled → the marker's queue offset
@@ -31,11 +32,11 @@ class UnreadMarkers:
             record = self._topic.unread_record(queue_offset)
             if record is not None and record.delete_key is not None:
                 for key in recalled_keys(record):
-                    self._markers[record.out_ms, key] = queue_offset
+                    self._markers[self._slot_of(record.out_ms), key] = queue_offset
         self._looked_to = max(self._looked_to, stop)
         return self._looked_to >= end
 
     def recall(self, record: TimerRecord) -> bool:
         """Return whether an unread marker recalls this message."""
-        found = self._markers.get((record.out_ms, message_key(record)), -1)
+        found = self._markers.get((self._slot_of(record.out_ms), message_key(record)), -1)
         return found >= self._topic.queue_offset

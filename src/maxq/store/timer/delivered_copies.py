@@ -13,7 +13,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.store.log.log_search import records_with
 from maxq.store.message_store import MessageStore
-from maxq.store.timer.timer_record import TIMER_TOPIC, timer_record
+from maxq.store.timer.timer_record import TIMER_TOPIC, long_of, timer_record
 
 #: (topic, unique key, TIMER_OUT_MS, times put again) of the message it is a copy of.
 Identity = tuple[str, str, str, str]
@@ -94,10 +94,9 @@ def copy_of(message: MessageExt) -> tuple[Identity, int] | None:
         if record is None or record.rolls == 0:
             return None
         return record.identity, record.rolls - 1
-    out_text = message.properties.get(const.PROPERTY_TIMER_OUT_MS)
-    if out_text is None:
+    out_ms = long_of(message.properties.get(const.PROPERTY_TIMER_OUT_MS))
+    if out_ms is None:
         return None
-    rolls_text = message.properties.get(const.PROPERTY_TIMER_ROLL_TIMES, "0")
+    rolls = long_of(message.properties.get(const.PROPERTY_TIMER_ROLL_TIMES)) or 0
     unique_key = message.uniq_key or f"{message.born_timestamp}-{message.body_crc}"
-    rolls = int(rolls_text) if rolls_text.isascii() and rolls_text.isdigit() else 0
-    return (message.topic, unique_key, out_text, ""), rolls
+    return (message.topic, unique_key, str(out_ms), ""), rolls

@@ -64,7 +64,7 @@ class OfflineTimer:
         self.listing = TimerListing(found.wheel, self._log, self._record_at, self._live_slot, moved.counts)
 
     def _live_slot(self, time_ms: int) -> Slot:
-        slot = self._wheel.get(time_ms)
+        slot = self._wheel.get(time_ms // self._wheel.precision_ms * self._wheel.precision_ms)
         return EMPTY if self._is_over(slot.time_ms, slot.last_position) else slot
 
     def _record_at(self, physical_offset: int, size: int) -> TimerRecord | None:

@@ -132,7 +132,7 @@ class TimerListing:
                     return TimerPage(entries, f"{time_ms}:{position}")
                 units -= 1
                 unit = self._log.read(position)
-                if unit is None or unit.due_ms != time_ms:
+                if unit is None or unit.due_ms // precision * precision != time_ms:
                     break
                 if self._counts(unit):
                     size -= unit.size

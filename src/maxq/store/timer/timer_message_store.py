@@ -244,6 +244,11 @@ class TimerMessageStore:
     def floor(self, time_ms: int) -> int:
         return time_ms // self.precision_ms * self.precision_ms
 
+    def slot_of(self, out_ms: int) -> int:
+        """Return the slot, in ms, of what says that it is due at `out_ms`. A broker with another timerPrecisionMs wrote
+        a time that is no multiple of this one's; a time before 1970 is in the wheel's first slot."""
+        return max(self.floor(out_ms), self.precision_ms)
+
     @property
     def write_time_ms(self) -> int:
         """The slot of the present time, in ms; all slots before it are finished."""
@@ -257,7 +262,8 @@ class TimerMessageStore:
 
         All else that comes late goes into its slot, and the read time goes back to it: the marker that recalls it may
         be the next message of the topic."""
-        return out_ms < min(self.write_time_ms, self.read_time_ms) and self._live(out_ms) is None
+        due = self.slot_of(out_ms)
+        return due < min(self.write_time_ms, self.read_time_ms) and self._live(due) is None
 
     def was_passed(self, record: TimerRecord) -> bool:
         """Return whether the broker that this one took over from had read this due message before it wrote its last
@@ -271,7 +277,7 @@ class TimerMessageStore:
             False: its slot is taken by the other lap, which the wheel has not passed yet, or the disk refuses; try
             again later.
         """
-        due, magic = self._slot_for(record.out_ms, self._roll_base(record))
+        due, magic = self._slot_for(self.slot_of(record.out_ms), self._roll_base(record))
         if due == self._open_ms:
             due += self.precision_ms
         return self._put_unit(record, due, magic)
@@ -280,8 +286,9 @@ class TimerMessageStore:
         """Put a message into a slot of its own, of the present time or later, that only this broker knows; a message
         that is due already does not roll. Returns False as `put` does."""
         due, magic = self.floor(not_before_ms), MAGIC_DEFAULT
-        if due < record.out_ms:
-            due, magic = self._slot_for(record.out_ms, self.write_time_ms)
+        own = self.slot_of(record.out_ms)
+        if due < own:
+            due, magic = self._slot_for(own, self.write_time_ms)
         if due == self._open_ms:
             due += self.precision_ms
         if not self.moved.has_room(record.physical_offset):
@@ -356,11 +363,11 @@ class TimerMessageStore:
 
     def slot_count(self, due_ms: int) -> int:
         """Returns how many messages wait in the slot of `due_ms`."""
-        return self.live_slot(self.floor(due_ms)).num
+        return self.live_slot(due_ms).num
 
     def live_slot(self, time_ms: int) -> Slot:
         """Return the slot of a time; EMPTY if no message waits in it."""
-        slot = self.wheel.get(time_ms)
+        slot = self.wheel.get(self.floor(time_ms))
         return EMPTY if slot is EMPTY or self._is_over(slot) else slot
 
     # --- dequeue ---
@@ -413,7 +420,7 @@ class TimerMessageStore:
         position = slot.last_position
         while position >= floor:
             unit = self.log.read(position)
-            if unit is None or unit.due_ms != slot.time_ms or unit.previous >= position:
+            if unit is None or self.floor(unit.due_ms) != slot.time_ms or unit.previous >= position:
                 return self._search_units(slot, position)
             units.append(unit)
             position = unit.previous
@@ -427,7 +434,7 @@ class TimerMessageStore:
         return [
             unit
             for unit in self.log.units(start)
-            if unit.position <= slot.last_position and unit.due_ms == slot.time_ms
+            if unit.position <= slot.last_position and self.floor(unit.due_ms) == slot.time_ms
         ]
 
     def finish(self, slot: Slot) -> None:

@@ -19,7 +19,7 @@ class TimerRecord:
     """A message of the timer topic.
 
     Attributes:
-        out_ms: the slot it is due in.
+        out_ms: when it is due, as it was sent: the slot of a broker whose timerPrecisionMs may be another one.
         real_topic: where it is delivered.
         delete_key: TIMER_DEL_UNIQKEY; it is a marker that recalls another message.
         rolls: how often it was put into the topic again.
@@ -50,7 +50,7 @@ def delete_key(topic: str, unique_key: str) -> str:
 def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
     """Return the timer's data of a message; None if the message is not for the timer."""
     properties = message.properties
-    out_ms = _number(properties.get(const.PROPERTY_TIMER_OUT_MS))
+    out_ms = long_of(properties.get(const.PROPERTY_TIMER_OUT_MS))
     real_topic = properties.get(const.PROPERTY_REAL_TOPIC)
     if message.topic != TIMER_TOPIC or out_ms is None or not real_topic:
         return None
@@ -61,13 +61,17 @@ def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | Non
         real_topic,
         message.uniq_key or f"{message.born_timestamp}-{message.body_crc}",
         properties.get(const.PROPERTY_TIMER_DEL_UNIQKEY),
-        _number(properties.get(const.PROPERTY_TIMER_ROLL_TIMES)) or 0,
+        long_of(properties.get(const.PROPERTY_TIMER_ROLL_TIMES)) or 0,
         message,
     )
 
 
-def _number(text: str | None) -> int | None:
+def long_of(text: str | None) -> int | None:
+    """Return the number that a property says; None if it is none, or no Java long."""
     if text is None:
         return None
     digits = text[1:] if text[:1] == "-" else text
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None

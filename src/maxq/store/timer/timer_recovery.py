@@ -171,15 +171,16 @@ class TimerRecovery:
 
     def _apply(self, found: Recovered, units: Iterable[TimerUnit]) -> None:
         for unit in units:
-            if found.is_over(unit.due_ms, unit.position):
+            due_ms = unit.due_ms // found.wheel.precision_ms * found.wheel.precision_ms
+            if found.is_over(due_ms, unit.position):
                 continue
-            slot = found.wheel.get(unit.due_ms)
+            slot = found.wheel.get(due_ms)
             if slot.last_position >= unit.position:
                 continue
             count = -1 if unit.recalls else 1
             first = unit.position if slot is EMPTY else slot.first_position
-            found.wheel.put(Slot(unit.due_ms, first, unit.position, slot.num + count))
-            self._add(found, unit.due_ms, count)
+            found.wheel.put(Slot(due_ms, first, unit.position, slot.num + count))
+            self._add(found, due_ms, count)
 
     @staticmethod
     def _add(found: Recovered, time_ms: int, count: int) -> None:

@@ -785,3 +785,67 @@ def test_a_file_of_the_timer_log_that_could_not_be_deleted_goes_before_any_other
         await world.close()
 
     in_virtual_time(story)
+
+
+@pytest.mark.parametrize("out_ms", [-9_999_999_999_999_999_999, -(1 << 63), -1, (1 << 63) - 1])
+def test_a_record_with_a_time_beyond_all_slots_holds_up_no_other(out_ms: int) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(4_000, "before")
+        await world.sleep_ms(1_000)
+        world.store_timed(out_ms, "odd")
+        world.send_in(2_000, "after")
+        await world.sleep_ms(6_000)
+        assert [body for body in world.bodies() if body != "odd"] == ["after", "before"]
+        await world.close()
+        await world.open()
+        world.send_in(2_000, "later")
+        await world.sleep_ms(4_000)
+        assert [body for body in world.bodies() if body != "odd"] == ["after", "before", "later"]
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_times_between_two_slots_are_delivered_with_the_earlier_one(restarts: bool) -> None:
+    """Brokers with a smaller timerPrecisionMs write them."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = world.clock.wall_ms() // 1000 * 1000 + 8_000
+        for after in (300, 800, 0):
+            world.store_timed(due + after, str(due + after))
+        world.store_timed(due + 300, "recalled")
+        world.store_timed(due + 600, "marker", TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID4"))
+        world.send_in(10_000, str(world.clock.wall_ms() + 10_000))
+        await world.sleep_ms(3_000)
+        if restarts:
+            await world.kill()
+            world.disk.delete(PurePath("/store/timerwheel"))
+            await world.open()
+        await world.sleep_ms(17_000)
+        late = lateness(world)
+        assert len(late) == 4 and min(late) >= 0 and max(late) <= 1_100
+        assert world.service.timer.pending == 0
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_slave_with_another_precision_delivers_all_when_it_is_promoted() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open(dequeue=False)
+        world.configure(timer_precision_ms=100)  # the master's
+        for number in range(5):
+            world.send_in(20_300 + 100 * number, str(world.clock.wall_ms() + 20_300 + 100 * number))
+        world.configure(timer_precision_ms=1000)
+        world.follows(5)
+        await world.sleep_ms(5_000)
+        assert world.service.timer.pending == 5
+        world.promote()
+        await world.sleep_ms(30_000)
+        assert len(world.delivered()) == 5 and min(lateness(world)) >= 0
+        await world.close()
+
+    in_virtual_time(story)

@@ -11,6 +11,8 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.timer.timer_hook import TimerHook
 from maxq.broker.timer.timer_service import TimerService
 from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
@@ -20,6 +22,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer import roll_window, timer_message_store, timer_wheel
+from maxq.store.timer.timer_record import TIMER_TOPIC
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation
@@ -103,6 +106,25 @@ class TimerWorld:
             self.service.start()
         return self
 
+    def follows(self, queue_offset: int, read_time_ms: int | None = None, **told: Any) -> None:
+        """Be a slave whose master has filled its wheel up to that queue offset, and says so."""
+        self.be("SLAVE")
+        version = DataVersion()
+        version.next_version(self.clock.wall_ms())
+        read_ms, log_end = read_time_ms or self.clock.wall_ms(), self.store.max_physical_offset
+        checkpoint = TimerCheckpoint(read_ms, 0, queue_offset, queue_offset, version, (), log_end, log_end)
+        self.service.exchange.take_checkpoint(replace(checkpoint, **told))
+        self.service.wake()
+
+    def promote(self) -> None:
+        """Be the master, and deliver."""
+        self.be("ASYNC_MASTER")
+        self.service.start()
+
+    def be(self, role: str) -> None:
+        self.configure(broker_role=role)
+        self.store.update_config(self.settings.store)
+
     def follow(self) -> None:
         """Be told by a leader that all entries are committed, now and later."""
         if self._committing is None:
@@ -166,6 +188,23 @@ class TimerWorld:
     def send_in(self, delay_ms: int, body: str = "", **properties: str) -> None:
         result = self.send(body, TIMER_DELAY_MS=str(delay_ms), **properties)
         assert isinstance(result, PutMessageResult) and result.ok, result
+
+    def store_timed(self, out_ms: int, body: str, **properties: str) -> None:
+        """Put a record into the timer's topic as another broker wrote it, or a client."""
+        self._numbers += 1
+        properties = {
+            const.PROPERTY_TIMER_OUT_MS: str(out_ms),
+            const.PROPERTY_REAL_TOPIC: TOPIC,
+            const.PROPERTY_REAL_QUEUE_ID: "0",
+            const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"ID{self._numbers}",
+            **properties,
+        }
+        message = MessageExtBrokerInner(
+            TIMER_TOPIC, 0, body.encode(), properties,
+            born_timestamp=self.clock.wall_ms(), born_host=b"\x7f\0\0\1\0\0\x12\x34",
+        )  # fmt: skip
+        assert self.store.put_message(message).ok
+        self.service.wake()
 
     def delivered(self, topic: str = TOPIC) -> list[MessageExt]:
         """Everything in the topic's queue, in order."""
