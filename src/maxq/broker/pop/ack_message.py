@@ -215,7 +215,8 @@ class AckMessageProcessor(RequestProcessor):
     async def change_invisible_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle a change of the invisible time: make a new check point for one message, and acknowledge the old
         one. A receipt whose time is over, and whose check point is not in memory any more, is refused: its message may
-        have been given again, and would come twice from now on."""
+        have been given again, and would come twice from now on. So is one by which the time had been changed before,
+        to one that is over, although the consumer may not have heard of that."""
         await self._ready()
         header = ChangeInvisibleTimeRequestHeader.decode(request.ext)
         self._checks.message(
@@ -234,6 +235,13 @@ class AckMessageProcessor(RequestProcessor):
             header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
             handle.broker_name, [header.offset],
         )  # fmt: skip
+        if self._buffer.is_given_again(old.key, header.offset):
+            raise RequestRefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the invisible time of message {header.offset} of {header.topic}-{header.queue_id} was changed before "
+                f"by this receipt, and the new time is over: {header.consumer_group} gets the message again, and its "
+                "time is not changed; ask for a longer time, or change it earlier",
+            )
         live = self._buffer.holder(old.key, header.offset)
         if live is not None:
             self._count(old.group, old.topic, 1)

@@ -39,6 +39,7 @@ from maxq.store.durability.log_marks import LogMark
 
 _SLOT_MS: Final = 100
 _RECEIPTS_MS: Final = 60_000  # so long a check point stays here for its earlier receipts, at most
+_MOST_GIVEN_AGAIN: Final = 10_000
 _NOBODY: Final = "PopBufferMergeService"
 _NEVER: Final = 1 << 62
 _NO_NUMBER: Final = -1  # of a check point in the revive topic
@@ -69,12 +70,12 @@ class LiveCheckPoint:
         twins: others that hold some of its messages, too.
         earlier: keys of the receipts that its one message had before its time was changed: the one that the consumer
             used, and the one that he may not have heard of.
-        stays_until_ms: it is not handed over before (wall), because the time of an earlier receipt is not over.
+        receipts_until_ms: when the time of the last of the earlier receipts is over (wall); the journal does not tell.
     """
 
     __slots__ = (
-        "earlier", "ended", "full", "journal_offset", "needed_from", "next_begin", "number", "point", "rests_on",
-        "revive_qid", "slot", "stays_until_ms", "twins",
+        "earlier", "ended", "full", "journal_offset", "needed_from", "next_begin", "number", "point",
+        "receipts_until_ms", "rests_on", "revive_qid", "slot", "twins",
     )  # fmt: skip
 
     def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int, slot: int) -> None:
@@ -90,11 +91,16 @@ class LiveCheckPoint:
         self.slot = slot
         self.twins: tuple[LiveCheckPoint, ...] = ()
         self.earlier: tuple[PointKey, ...] = ()
-        self.stays_until_ms = 0
+        self.receipts_until_ms = 0
 
     @property
     def queue(self) -> QueueKey:
         return self.point.topic, self.point.group, self.point.queue_id
+
+    @property
+    def stays_until_ms(self) -> int:
+        """Return until when (wall) it is not handed over, because the time of an earlier receipt is not over."""
+        return min(self.receipts_until_ms, self.point.pop_time + _RECEIPTS_MS)
 
     @property
     def has_twins(self) -> bool:
@@ -159,6 +165,7 @@ class CheckPointBuffer:
         self._resting: deque[LiveCheckPoint] = deque()  # that have ended, by `rests_on`
         self._moves: deque[tuple[LogMark, QueueKey, int]] = deque()  # of groups' offsets, when the mark is final
         self._renewed: dict[PointKey, dict[int, LiveCheckPoint]] = {}  # by earlier receipt: key, queue offset
+        self._given_again: dict[tuple[PointKey, int], int] = {}  # by receipt and queue offset: when its time is over
         self._handed_over_until = clock.wall_ms()  # greatest pop time of what may be in the revive topic
         self._handed_over_from = _NEVER  # least pop time of what this broker put there since it is the active one
         self._next_number = clock.wall_ms() * 1000
@@ -227,7 +234,7 @@ class CheckPointBuffer:
             entries["t"] = [[live.number, twin.number] for twin in twins]
         for twin in twins:
             _make_twins(live, twin)
-        self._renew(live, {by: None, old.point.key: None}, max(old.point.revive_time, old.stays_until_ms))
+        self._renew(live, {by: None, old.point.key: None}, max(old.point.revive_time, old.receipts_until_ms))
         entries["h"] = _earlier(live)
         offset, end = self.journal.write(entries)
         self._noted([live], offset)
@@ -269,10 +276,8 @@ class CheckPointBuffer:
             self.journal.write({"e": [live.number]})
 
     def _renew(self, live: LiveCheckPoint, earlier: Iterable[PointKey], receipts_until_ms: int = _NEVER) -> None:
-        """Note the earlier receipts of a check point's message, the last of which ends at `receipts_until_ms` (wall;
-        the journal does not tell)."""
-        live.earlier = tuple(earlier)
-        live.stays_until_ms = min(receipts_until_ms, live.point.pop_time + _RECEIPTS_MS)
+        """Note the earlier receipts of a check point's message."""
+        live.earlier, live.receipts_until_ms = tuple(earlier), receipts_until_ms
         for key in live.earlier:
             self._renewed.setdefault(key, {})[live.point.start_offset] = live
 
@@ -501,6 +506,23 @@ class CheckPointBuffer:
             self._handed_over_from = min(self._handed_over_from, live.point.pop_time)
         self.finish(lives)
 
+    def revived(self, live: LiveCheckPoint) -> None:
+        """Finish a check point whose messages were revived. What its earlier receipts ask from now on comes too
+        late."""
+        now_ms = self._clock.wall_ms()
+        while self._given_again and next(iter(self._given_again.values())) <= now_ms:
+            del self._given_again[next(iter(self._given_again))]
+        for key in () if live.ended else live.earlier:
+            self._given_again[key, live.point.start_offset] = live.receipts_until_ms
+        while len(self._given_again) > _MOST_GIVEN_AGAIN:
+            del self._given_again[next(iter(self._given_again))]
+        self.finish([live])
+
+    def is_given_again(self, key: PointKey, queue_offset: int) -> bool:
+        """Return whether a message was revived whose invisible time had been changed by a receipt with this key. Only
+        the last ones are known."""
+        return (key, queue_offset) in self._given_again
+
     def revived_but(self, live: LiveCheckPoint, failed: list[int]) -> None:
         """Note that the open messages of a check point were revived, except those at the queue offsets `failed`, which
         are tried again."""
@@ -511,7 +533,7 @@ class CheckPointBuffer:
             self.journal.write({"l": [[live.number, done]], "e": []})
 
     def finish(self, lives: list[LiveCheckPoint]) -> None:
-        """Finish check points that were revived or handed over, and note it in the journal."""
+        """Finish check points whose messages were given elsewhere, and note it in the journal."""
         open_ones = [live for live in lives if not live.ended]
         if not open_ones:
             return
@@ -598,7 +620,8 @@ class CheckPointBuffer:
 
     def clear(self) -> None:
         """Drop everything, because another broker of the group is active."""
-        for table in (self._live, self._by_number, self._slots, self._cursors, self._renewed, self.in_flight):
+        tables = (self._live, self._by_number, self._slots, self._cursors, self._renewed, self.in_flight)
+        for table in (*tables, self._given_again):
             table.clear()
         self._handed_over_until = self._clock.wall_ms()
         self._handed_over_from = _NEVER

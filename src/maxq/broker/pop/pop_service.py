@@ -586,7 +586,7 @@ class PopService:
                     continue
                 self._buffer.leave_to_twins(live)
                 if not live.ended and await self._revive_one(live):
-                    self._buffer.finish([live])
+                    self._buffer.revived(live)
             await asyncio.sleep(0)
 
     async def _revive_one(self, live: LiveCheckPoint) -> bool:

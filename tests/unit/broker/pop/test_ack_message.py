@@ -43,6 +43,9 @@ class Buffer:
         assert key == KEY
         return self.holders.get(offset)
 
+    def is_given_again(self, key: tuple[Any, ...], offset: int) -> bool:
+        return False
+
     def ack(self, live: str, offsets: list[int]) -> Noted:
         self.asked.append(("ack", live, offsets))
         self.end += 1 if self.end != NOT_NOTED else 0

@@ -270,6 +270,45 @@ async def test_a_change_that_comes_when_the_time_is_over_gives_no_second_life(
     assert (len(parts.buffer), _stored(parts)) == (0, [])
 
 
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_change_that_is_repeated_when_the_new_time_is_over_is_refused(
+    acks: Acks, parts: PopParts, others: int
+) -> None:
+    """Its answer was not heard, and the message was given again: whoever asks holds nothing, although the time of that
+    receipt is not over, and others of its messages may be open. The answer was a receipt that held nothing."""
+    point = _popped(parts, 1 + others)
+    assert (await acks.change(_handle(point), 0, 1_000)).code == ResponseCode.SUCCESS
+    parts.clock.now_ms += 1_200
+    (due,) = parts.buffer.take_due()
+    parts.buffer.revived(due)
+    answer = await acks.change(_handle(point), 0, 1_000)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "the new time is over" in (answer.remark or "")
+    assert len(parts.buffer) == others
+    if others:
+        assert (await acks.change(_handle(point), 1, 1_000)).code == ResponseCode.SUCCESS
+
+
+async def test_what_is_known_of_messages_that_were_given_again_has_an_end(
+    acks: Acks, parts: PopParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the receipts' time is over, or when there are too many."""
+    monkeypatch.setattr("maxq.broker.pop.check_point_buffer._MOST_GIVEN_AGAIN", 3)
+    points: list[PopCheckPoint] = []
+
+    async def known(more: int) -> list[int]:
+        for start in range(len(points), len(points) + more):
+            points.append(_popped(parts, 1, start))
+            await acks.change(_handle(points[-1]), start, 1_000)
+            parts.clock.now_ms += 1_200
+            parts.buffer.revived(*parts.buffer.take_due())
+        return [point.start_offset for point in points if parts.buffer.is_given_again(point.key, point.start_offset)]
+
+    assert await known(2) == [0, 1]
+    assert await known(3) == [2, 3, 4]
+    parts.clock.now_ms += 57_000
+    assert await known(1) == [4, 5]
+
+
 async def test_a_change_counts_when_the_time_is_over_and_the_message_was_not_given_again(
     acks: Acks, parts: PopParts
 ) -> None:
