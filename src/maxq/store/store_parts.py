@@ -118,9 +118,12 @@ class StoreParts:
             context, self.commit_log, self.flusher, self.dispatch, self.checkpoint, self.inventory_file
         )
         memory = machine_memory(context.disk) if memory_bytes is None else memory_bytes
-        self.reader = MessageReader(context, self.commit_log, self.queues, self.index, self.deletions, memory)
+        page_cache = PageCacheProbe(context)
+        self.reader = MessageReader(
+            context, self.commit_log, self.queues, self.index, self.deletions, page_cache, memory
+        )
         self.cached_pull_reader = CachedPullReader(
-            context, self.commit_log, self.queues, self.compaction.topics, PageCacheProbe(context.clock), memory
+            context, self.commit_log, self.queues, self.compaction.topics, page_cache, memory
         )
         self.disk_room = DiskRoom(context, self.commit_log.find_room, self.propagation.dispatch_all)
         self.admission = AppendAdmission(context, self.commit_log, self.disk_room)

@@ -2,6 +2,7 @@
 
 import shutil
 import struct
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,44 @@ def test_of_a_backlog_that_is_in_memory_in_part_a_small_portion_comes_from_eithe
     first, border, behind = get(store, 0, count=20), get(store, 10), get(store, 15)
     assert [part.message_count for part in (first, border, behind)] == [20, 8, 8]
     assert [bool(part.cold) for part in (first, border, behind)] == [False, False, True]
+
+
+def test_units_of_a_queue_that_are_on_the_disk_are_read_first_by_who_can_wait(
+    tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(tmp_path, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=40_000)
+    store = opened(config, clock)
+    for _ in range(1200):
+        store.put_message(message(body=b"x"))
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
+    told = store.get_message("G", "T", 0, 100, 32, None, may_wait=True)
+    assert (told.status, told.must_read_first, told.next_begin_offset) == (
+        GetMessageStatus.NO_MATCHED_MESSAGE, True, 100,
+    )  # fmt: skip
+    assert [(part.start, part.end) for part in told.cold] == [(0, 24_000)], "and the units about them"
+    told.bring_in()
+    assert get(store, 100).message_count == 32
+    assert store.get_message("G", "T", 0, 1180, 32, None, may_wait=True).message_count == 20
+
+
+def test_who_comes_to_what_is_being_read_ahead_waits_for_it_and_has_a_large_portion(
+    tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(_long_files(tmp_path), clock)
+    store.reader.memory_bytes = 0
+    for _ in range(60):
+        store.put_message(message(body=bytes(1000)))
+    is_resident = False
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: is_resident)
+    monkeypatch.setattr(store._context.jobs, "start", lambda work, threads: Future[None]())
+    first = store.get_message("G", "T", 0, 0, 32, None, may_wait=True)
+    assert (first.message_count, first.must_read_first, bool(first.cold)) == (8, False, True)
+    second = store.get_message("G", "T", 0, 8, 32, None, may_wait=True)
+    assert (second.message_count, second.must_read_first) == (0, True)
+    assert [(part.start, part.end) for part in second.cold] == [(0, store.max_physical_offset)]
+    assert get(store, 8).message_count == 8, "who cannot wait has a small one"
+    is_resident = True
+    assert get(store, 8).message_count == 32
 
 
 def test_where_a_pull_ends_decides_whether_a_slave_is_suggested(tmp_path: Path, clock: TestClock) -> None:

@@ -22,6 +22,21 @@ class Folder(Protocol):
     def path_of(self, name: str) -> PurePath: ...
 
 
+class PageNotes:
+    """What page_cache_probe.py knows of a file's pages.
+
+    Attributes:
+        seen_ms: by position of a stretch: when all of it was in memory (monotonic).
+        asked_ms: by position of a chunk: when it was read ahead of its readers, or found there.
+    """
+
+    __slots__ = ("asked_ms", "seen_ms")
+
+    def __init__(self) -> None:
+        self.asked_ms: dict[int, int] = {}
+        self.seen_ms: dict[int, int] = {}
+
+
 class MappedFile:
     """A file whose name is its start offset.
 
@@ -32,7 +47,8 @@ class MappedFile:
     """
 
     __slots__ = (
-        "_disk", "_queue", "_region", "file_from_offset", "file_size", "flushed_position", "mapped", "wrote_position",
+        "_disk", "_pages", "_queue", "_region", "file_from_offset", "file_size", "flushed_position", "mapped",
+        "wrote_position",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +64,7 @@ class MappedFile:
         self._disk = disk
         self._queue = queue
         self._region = region
+        self._pages: PageNotes | None = None  # few of many files are read far behind their end
         self.mapped: memoryview | None = None if region is None else region.view
         self.file_from_offset = file_from_offset
         self.file_size = file_size
@@ -90,6 +107,13 @@ class MappedFile:
         """All bytes of the file, writable."""
         return self.region.view
 
+    @property
+    def pages(self) -> PageNotes:
+        """Return what is known of the file's pages in memory."""
+        if self._pages is None:
+            self._pages = PageNotes()
+        return self._pages
+
     def flush(self) -> None:
         """Make all bytes of the file that were written durable. Blocks."""
         end = self.wrote_position
@@ -119,7 +143,7 @@ class MappedFile:
     def release(self) -> None:
         """Release the mapping; the next use maps the file again. A mapping that a thread is flushing ends with that
         thread."""
-        self._region = self.mapped = None
+        self._region = self.mapped = self._pages = None
 
     def destroy(self) -> None:
         """Delete the file. Slices that readers hold stay valid until they drop them. Blocks."""

@@ -1,37 +1,84 @@
-"""What of the log was in the page cache a moment ago, for readers that go through old parts of it.
+"""What of the store's files was in the page cache a moment ago, for readers that go through old parts of them.
 
 Whether a page can be read without waiting for the disk only the kernel knows, and asking it for each of a pull's
 islands costs more than sending them. Readers of several queues go through the same stretch of log together, so a
-stretch is asked for as a whole, and what is said of it holds for a moment. Who is told no asks more closely.
+stretch is asked for as a whole, and what is said of it holds for a moment.
+
+Who reads on from one stretch into the next has the chunks of log behind it read ahead, on threads: the loop begins to
+read nothing itself, for the kernel would make it fill megabytes of new pages first. How much the machine reads ahead
+of a page that is touched does not matter then, and a reader that is far behind waits for the disk once, not at
+every pull.
 """
 
+import asyncio
 from typing import Final
 
-from maxq.runtime.interfaces import Clock
+from maxq.runtime.blocking import COLD_READS
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import MappedFile
 
-_STRETCH: Final = 256 << 10
+CHUNK: Final = 1 << 20  # is read at once
+UNITS_AT_END: Final = 16 << 10  # bytes of a queue that were written last, and are in memory
+STRETCH: Final = 256 << 10  # is asked for at once; of a queue, it is read at once: 13,000 messages
 _HOLDS_MS: Final = 100  # much shorter than the kernel keeps a page that is used
-_MOST: Final = 4096  # stretches, 1 GiB
+_CHUNKS_AHEAD: Final = 2
+_ASKED_MS: Final = 10_000  # after which what was read ahead, and nobody came for, may be gone
+_MOST_READS: Final = 4  # ahead of readers at once: half of the threads stay free for those who wait
+_MOST_GAP: Final = 64 << 10  # between two messages of a reader: to read what lies between costs no more than two reads
 
 
 class PageCacheProbe:
-    """Tells which pages of the log are in memory; one per store."""
+    """Tells which pages of the store's files are in memory, and has those read that will be needed; one per store."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._seen_ms: dict[int, int] = {}  # by physical offset of a stretch: when all of it was there
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._reads = 0
 
-    def holds(self, file: MappedFile, start: int, end: int) -> bool:
-        """Returns whether the surroundings of bytes [start, end) of `file` were in memory a moment ago."""
-        now_ms, seen_ms = self._clock.monotonic_ms(), self._seen_ms
-        for position in range(start - start % _STRETCH, end, _STRETCH):
-            offset = file.file_from_offset + position
-            if now_ms - seen_ms.get(offset, -_HOLDS_MS) < _HOLDS_MS:
+    def holds(self, file: MappedFile, start: int, end: int, written: int) -> bool:
+        """Returns whether bytes [start, end) of `file`, or rather their surroundings, were in memory a moment ago.
+
+        Args:
+            written: bytes from the file's start that have been written; the rest are nobody's surroundings.
+        """
+        now_ms, seen_ms = self._context.clock.monotonic_ms(), file.pages.seen_ms
+        for position in range(start - start % STRETCH, end, STRETCH):
+            if now_ms - seen_ms.get(position, -_HOLDS_MS) < _HOLDS_MS:
                 continue
-            if not file.region.is_resident(position, min(position + _STRETCH, file.file_size)):
-                return False
-            if len(seen_ms) >= _MOST:
-                seen_ms.clear()
-            seen_ms[offset] = now_ms
+            if not file.region.is_resident(position, min(position + STRETCH, file.file_size, max(written, end))):
+                return file.region.is_resident(start, end)
+            seen_ms[position] = now_ms
         return True
+
+    def read_on(self, file: MappedFile, start: int, end: int, messages: int, written: int) -> None:
+        """Have the log read ahead of a reader that takes `messages` from bytes [start, end) of `file`: the chunk where
+        it is, and those behind if it is there for the second time. If its messages lie far apart, most of what would be
+        read is for others: nothing is read."""
+        if end - start > messages * _MOST_GAP:
+            return
+        asked_ms, here = file.pages.asked_ms, end - end % CHUNK
+        for position in range(here, here + (_CHUNKS_AHEAD if here in asked_ms else 0) * CHUNK + 1, CHUNK):
+            self._ask(file, position, min(position + CHUNK, file.file_size, written))
+
+    def _ask(self, file: MappedFile, start: int, end: int) -> None:
+        """Have bytes [start, end) of `file` read on a thread, unless they are there or were asked for before."""
+        now_ms, region, asked_ms = self._context.clock.monotonic_ms(), file.region, file.pages.asked_ms
+        if now_ms - asked_ms.get(start, -_ASKED_MS) < _ASKED_MS or start >= end or self._reads >= _MOST_READS:
+            return
+        if not region.is_resident(start, end):
+            future = self._context.jobs.start(lambda: region.load(start, end), COLD_READS)
+            if future is None:
+                return
+            self._reads += 1
+            future.add_done_callback(self._has_read)
+        asked_ms[start] = now_ms
+
+    def _has_read(self, future: "asyncio.Future[None]") -> None:
+        self._reads -= 1
+        if not future.cancelled():
+            future.exception()  # the reader who comes there meets it again, and is told
+
+    def is_coming(self, file: MappedFile, start: int, end: int) -> bool:
+        """Returns whether all of bytes [start, end) of `file` was read ahead of time, or is being read."""
+        now_ms, asked_ms = self._context.clock.monotonic_ms(), file.pages.asked_ms
+        positions = range(start - start % CHUNK, end, CHUNK)
+        return all(now_ms - asked_ms.get(position, -_ASKED_MS) < _ASKED_MS for position in positions)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_PIECES = cython.declare(cython.Py_ssize_t, 1000)  # one call takes 1024, one of them the answer's header
 _MOST_BYTES = cython.declare(cython.longlong, 128 << 20)
+_AT_END = cython.declare(cython.longlong, 16384)  # bytes of units that were written last: they are in memory
 _LEAST_BYTES = cython.declare(cython.longlong, 100)
 
 
@@ -101,6 +102,7 @@ class CachedPullReader(UnitScan):
         log_begins: cython.longlong
         log_ends: cython.longlong
         first: cython.longlong
+        end: cython.longlong
         index: cython.longlong
         unit_files: list
         self.waits = False
@@ -134,24 +136,25 @@ class CachedPullReader(UnitScan):
         units: object = file.mapped
         if units is None:
             return False
-        first = file.file_from_offset
-        if not self._read_units(
-            units, 20 * offset - first, 20 * self.max_offset - first, offset, codes, max_nums, max_bytes, log_ends,
-            log_begins,
-        ):  # fmt: skip
+        first = 20 * offset - file.file_from_offset
+        end = 20 * self.max_offset - file.file_from_offset
+        if first + _AT_END < end and not self._page_cache.holds(file, first, min(first + 20 * max_nums, end), end):
+            return False
+        if not self._read_units(units, first, end, offset, codes, max_nums, max_bytes, log_ends, log_begins):
             return False
         first = self._table[0]
         file = log.file_at(first)
         if file is None or file.mapped is None:
             return False
-        if log_ends - first > self._in_memory and not self._page_cache.holds(
-            file,
-            first - file.file_from_offset,
-            self._table[2 * self.count - 2] + self._table[2 * self.count - 1] - file.file_from_offset,
-        ):
+        is_far: cython.bint = log_ends - first > self._in_memory
+        first -= file.file_from_offset
+        end = self._table[2 * self.count - 2] + self._table[2 * self.count - 1] - file.file_from_offset
+        if is_far and not self._page_cache.holds(file, first, end, log_ends - file.file_from_offset):
             return False
         if not self._place(file.mapped, file.file_from_offset, log_ends):
             return False
+        if is_far:
+            self._page_cache.read_on(file, first, end, self.message_count, log_ends - file.file_from_offset)
         self.is_behind = log_ends - self.last_physical_offset > self._in_memory
         self.view = file.mapped
         return True

@@ -10,6 +10,7 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message.message_sys_flag import is_rolled_back
 from maxq.protocol.message.record_layout import sys_flag_of
 from maxq.store.context.store_context import StoreContext
+from maxq.store.files.page_cache_probe import CHUNK, STRETCH, UNITS_AT_END, PageCacheProbe
 from maxq.store.index.index_service import IndexService, index_key
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 _MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
 _SMALL_GAP = 64 * 1024
+_UNITS_LOOKED_AT = 16 * 1024  # bytes of a queue; the most that a pull with a filter walks
 _MOST_PARTS = 5_000  # of the log in one bulk answer: to ask whether one is in memory takes the loop some µs
 
 
@@ -78,6 +80,7 @@ class MessageReader:
         queues: ConsumeQueueStore,
         index: IndexService,
         deletions: Deletions,
+        page_cache: PageCacheProbe,
         memory_bytes: int,
     ) -> None:
         self._context = context
@@ -85,6 +88,7 @@ class MessageReader:
         self._queues = queues
         self._index = index
         self._deletions = deletions
+        self._page_cache = page_cache
         self.memory_bytes = memory_bytes
         self.damaged_units = 0
         self.may_lack_messages = False
@@ -163,6 +167,10 @@ class MessageReader:
             result.next_begin_offset = self._corrected(offset, queue.next_file_index(offset))
             return
         config, units, bulk = self._context.config, UnitView(*found), pull.bulk
+        if pull.may_wait and (part := self._cold_units(queue, offset, units)) is not None:
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+            result.cold, result.must_read_first = [part], True
+            return
         max_physical = self._commit_log.max_offset
         in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
         max_units = max(config.max_filter_message_size, pull.max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
@@ -170,7 +178,7 @@ class MessageReader:
             codes = tags_codes(subscription)
             if codes is not None and queue.ext is not None:
                 units = with_tags(units, queue.ext, max_units)
-            scan, cold = self._take(units, offset, codes, pull, max_units, in_memory)
+            scan, cold, is_coming = self._take(units, offset, codes, pull, max_units, in_memory)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
@@ -186,11 +194,11 @@ class MessageReader:
                 result.cold, result.must_read_first = selected.cold, True
                 return
             hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
-            scan, cold = self._take(hits, 0, None, pull, max_units, in_memory)
+            scan, cold, is_coming = self._take(hits, 0, None, pull, max_units, in_memory)
             self._place(scan, selected, units, offset)
             result.filtered_count = scan.next_index - offset - scan.message_count
         result.cold = cold
-        if bulk is not None and cold:
+        if cold and (bulk is not None or is_coming):
             result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
             result.must_read_first = True
             return
@@ -218,8 +226,9 @@ class MessageReader:
         pull: _Pull,
         max_units: int,
         in_memory: int,
-    ) -> tuple[UnitScan, list[ColdPart]]:
-        """Return the units that one pull takes, and the parts of their records that must be read from the disk.
+    ) -> tuple[UnitScan, list[ColdPart], bool]:
+        """Return the units that one pull takes, the parts of their records that must be read from the disk, and whether
+        these are all being read already: then the caller waits for them and asks again.
 
         RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
         time. The page cache knows better: what it has is given as generously as recent messages are.
@@ -227,20 +236,46 @@ class MessageReader:
         max_physical = self._commit_log.max_offset
         scan = self._scan(units, first_index, codes, pull, max_units, max_physical)
         if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
-            return scan, []
+            return scan, [], False
         if pull.bulk is not None:
             if pull.bulk.omit == OMIT_RECORDS:  # nothing of them is read
-                return scan, []
+                return scan, [], False
             parts = _islands(scan.ranges)
             if len(parts) > _MOST_PARTS:
                 fewer = pull._replace(max_nums=_MOST_PARTS)
                 scan = self._scan(units, first_index, codes, fewer, max_units, max_physical)
                 parts = _islands(scan.ranges)
-            return scan, self._not_in_memory(parts) if pull.may_wait else []
-        if not self._not_in_memory(scan.ranges):
-            return scan, []
+            return scan, self._not_in_memory(parts) if pull.may_wait else [], False
+        cold = self._not_in_memory(scan.ranges)
+        if not cold:
+            return scan, [], False
+        if pull.may_wait and (chunks := self._coming(scan)):
+            return scan, chunks, True
         scan = self._scan(units, first_index, codes, pull, max_units, in_memory)
-        return scan, self._not_in_memory(scan.ranges)
+        return scan, self._not_in_memory(scan.ranges), False
+
+    def _cold_units(self, queue: ConsumeQueue, offset: int, units: UnitView) -> ColdPart | None:
+        """Return the units from `offset` on as a part to be read from the disk, if they are not in memory."""
+        file = queue.files.find(offset * CQ_STORE_UNIT_SIZE)
+        end = min(units.end, units.start + _UNITS_LOOKED_AT)
+        if file is None or units.start + UNITS_AT_END >= units.end or file.region.is_resident(units.start, end):
+            return None
+        return ColdPart(file.region, units.start - units.start % STRETCH, min(units.end, end - end % -STRETCH))
+
+    def _coming(self, scan: UnitScan) -> list[ColdPart]:
+        """Have the surroundings of a pull's records read ahead of the next ones. Returns the chunks of log in which the
+        records are if these are being read already, else nothing."""
+        first, (last, size) = scan.ranges[0][0], scan.ranges[-1]
+        file = self._commit_log.file_at(first)
+        if file is None or last + size > file.end_offset:
+            return []
+        start, end = first - file.file_from_offset, last + size - file.file_from_offset
+        written = self._commit_log.max_offset - file.file_from_offset
+        is_coming = self._page_cache.is_coming(file, start, end)
+        self._page_cache.read_on(file, start, end, scan.message_count, written)
+        if not is_coming:
+            return []
+        return [ColdPart(file.region, start - start % CHUNK, min(end - end % -CHUNK, file.file_size, written))]
 
     def _scan(
         self, units: UnitView, first_index: int, codes: list[int] | None, pull: _Pull, max_units: int, in_memory: int

@@ -283,7 +283,7 @@ async def test_a_reader_that_is_behind_waits_for_the_disk_only_where_pages_are_m
     monkeypatch.setattr(SystemMappedRegion, "load", lambda region, start, end: loaded.append(end - start))
     reply = await broker.pull("T")
     assert [message.body for message in messages_of(reply)] == [b"m0", b"m1", b"m2"]
-    assert loaded == ([] if is_resident else [reply.body_length])
+    assert set(loaded) == (set() if is_resident else {reply.body_length})
 
 
 # ---- offsets -------------------------------------------------------------------------------------------------------

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from maxq.runtime.files.system import SystemMappedRegion
-from maxq.store.files.mapped_file import MappedFile
 from maxq.store.files.page_cache_probe import PageCacheProbe
 from maxq.store.message_store import MessageStore
 from maxq.store.read.message_reader import tags_codes
 from maxq.store.store_results import GetMessageStatus
 from tests.unit.both_forms import both
-from tests.unit.store.stores import TestClock, message, opened, small_config
+from tests.unit.store.stores import message, opened, small_config
 from tests.unit.store.test_message_store import Tags
 
 _MEMORY = 1 << 30
@@ -35,7 +34,7 @@ def store(tmp_path: Path) -> MessageStore:
 
 
 def reader_of(form: ModuleType, store: MessageStore, compacted: set[str] | None = None) -> Any:
-    page_cache = PageCacheProbe(store._context.clock)
+    page_cache = PageCacheProbe(store._context)
     return form.CachedPullReader(
         store._context, store.commit_log, store.queues, compacted or set(), page_cache, _MEMORY
     )
@@ -143,29 +142,18 @@ def test_what_lies_further_back_than_memory_is_read_if_the_page_cache_has_it(
         assert (reader.is_behind, reader.message_count) == (wanted.suggest_pulling_from_slave, wanted.message_count)
 
 
-def test_the_page_cache_is_asked_for_a_stretch_at_a_time_and_again_after_a_moment(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+def test_units_of_a_queue_that_are_on_the_disk_are_not_touched(
+    form: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def is_resident(self: SystemMappedRegion, start: int, end: int) -> bool:
-        asked.append((start, end))
-        return start != 768 << 10
-
-    monkeypatch.setattr(SystemMappedRegion, "is_resident", is_resident)
-    assert store.put_message(message()).ok
-    clock, file = TestClock(), store.commit_log.file_at(0)
-    assert isinstance(file, MappedFile)
-    page_cache = PageCacheProbe(clock)
-    assert page_cache.holds(file, 10, 300_000)
-    assert asked == [(0, 262144), (262144, 524288)]
-    clock.now_ms += 99
-    assert page_cache.holds(file, 200_000, 500_000)
-    assert len(asked) == 2
-    assert not page_cache.holds(file, 500_000, 800_000)
-    clock.now_ms += 1
-    assert page_cache.holds(file, 10, 20)
-    assert asked[2:] == [(524288, 786432), (786432, 1048576), (0, 262144)]
+    store = opened(small_config(tmp_path, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=40_000))
+    for _ in range(1200):
+        assert store.put_message(message()).ok
+    reader = reader_of(form, store)
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda self, start, end: end <= 64 * 20)
+    assert read(reader, 0, count=64)
+    assert not read(reader, 0, count=65)
+    assert not read(reader, 300)
+    assert read(reader, 1190), "those written last are there"
 
 
 def test_limits_that_change_hold_for_the_next_read(form: ModuleType, store: MessageStore) -> None:
