@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 _START_SECONDS = 600.0  # under valgrind a start takes a minute
-_BROKER: Final = re.compile(r"broker(?: broker-a|:) ([^\s,]+)")  # "broker: host:port", or as older trees print it
+#: "broker": "host:port" in JSON, or broker: host:port, or as older trees print it.
+_BROKER: Final = re.compile(r'broker(?:": "| broker-a |: )([^\s,"]+)')
 
 
 @contextlib.contextmanager

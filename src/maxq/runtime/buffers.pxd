@@ -1,5 +1,5 @@
 # The compiled form of buffers.py: the same functions, inline in each module that imports them.
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from libc.string cimport memchr, memcmp, memcpy
 
 
@@ -55,6 +55,10 @@ cdef inline bytes take_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t 
     return (<const char *> buf + p)[:size]
 
 
+cdef inline str take_ascii(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size):
+    return PyUnicode_DecodeASCII(<const char *> buf + p, size, NULL)
+
+
 cdef inline bint same_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size, bytes word) noexcept:
     return size == len(word) and memcmp(buf + p, <const char *> word, size) == 0
 
@@ -74,3 +78,44 @@ cdef inline long long digits(const unsigned char *buf, Py_ssize_t p, Py_ssize_t 
         value = value * 10 + buf[p] - 0x30
         p += 1
     return value
+
+
+cdef extern from *:
+    """
+    #include <string.h>
+    #define MAXQ_EACH(byte) (0x0101010101010101ULL * (byte))
+    /* The highest bit of the first byte below `limit`, at most 128; bits above it may be set as well. */
+    #define MAXQ_BELOW(word, limit) (((word) - MAXQ_EACH(limit)) & ~(word) & MAXQ_EACH(0x80))
+    static inline Py_ssize_t maxq_find_unplain(const unsigned char *buf, Py_ssize_t p, Py_ssize_t end)
+    {
+        for (; p + 8 <= end; p += 8) {
+            unsigned long long word, found;
+            memcpy(&word, buf + p, 8);
+            found = MAXQ_BELOW(word, 0x20) | MAXQ_BELOW(word ^ MAXQ_EACH(0x22), 1) | MAXQ_BELOW(word ^ MAXQ_EACH(0x5C), 1);
+            if (found)
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+                return p + (__builtin_ctzll(found) >> 3);
+    #else
+                break;
+    #endif
+        }
+        while (p < end && buf[p] >= 0x20 && buf[p] != 0x22 && buf[p] != 0x5C)
+            p++;
+        return p;
+    }
+    static inline int maxq_has_separator(const unsigned char *buf, Py_ssize_t p, Py_ssize_t end)
+    {
+        for (; p + 8 <= end; p += 8) {
+            unsigned long long word;
+            memcpy(&word, buf + p, 8);
+            if (MAXQ_BELOW(word, 3))
+                break;
+        }
+        for (; p < end; p++)
+            if (buf[p] == 1 || buf[p] == 2)
+                return 1;
+        return 0;
+    }
+    """
+    Py_ssize_t find_unplain "maxq_find_unplain" (const unsigned char *buf, Py_ssize_t p, Py_ssize_t end) noexcept nogil
+    bint has_separator "maxq_has_separator" (const unsigned char *buf, Py_ssize_t p, Py_ssize_t end) noexcept nogil

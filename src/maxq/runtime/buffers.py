@@ -4,9 +4,13 @@ Compiled they take the functions of the same names in buffers.pxd, inline and on
 the memoryview itself. `p` counts bytes from the start of the buffer. Nothing is checked: who calls knows the bounds.
 """
 
-from typing import TypeAlias
+import re
+from typing import Final, TypeAlias
 
 Buffer: TypeAlias = memoryview | bytearray
+
+_UNPLAIN: Final = re.compile(rb'[\x00-\x1f"\\]')
+_SEPARATOR: Final = re.compile(rb"[\x01\x02]")
 
 
 def u32(buf: Buffer | bytes, p: int) -> int:
@@ -55,6 +59,10 @@ def take_bytes(buf: Buffer | bytes, p: int, size: int) -> bytes:
     return bytes(buf[p : p + size])
 
 
+def take_ascii(buf: Buffer | bytes, p: int, size: int) -> str:
+    return bytes(buf[p : p + size]).decode("ascii")
+
+
 def same_bytes(buf: Buffer | bytes, p: int, size: int, word: bytes) -> bool:
     """Return whether buf[p : p + size] equals this word."""
     return size == len(word) and buf[p : p + size] == word
@@ -70,3 +78,15 @@ def digits(buf: Buffer | bytes, p: int, end: int) -> int:
     """Return the decimal number in buf[p : end]; -1 if it is none of one to nine digits."""
     text = bytes(buf[p:end])
     return int(text) if len(text) <= 9 and text.isdigit() else -1
+
+
+def find_unplain(buf: Buffer | bytes, p: int, end: int) -> int:
+    """Return the position of the first byte in buf[p : end] that does not stand for itself in a JSON string: a quote, a
+    backslash, a control character; `end` when there is none."""
+    found = _UNPLAIN.search(buf, p, end)
+    return end if found is None else found.start()
+
+
+def has_separator(buf: Buffer | bytes, p: int, end: int) -> bool:
+    """Return whether one of the bytes 1 and 2, which separate properties, is in buf[p : end]."""
+    return _SEPARATOR.search(buf, p, end) is not None

@@ -136,7 +136,7 @@ class SendCall:
         """
         loop = self._loop
         assert loop is not None, "it was given"
-        if self.done():  # the loop has ended since then
+        if self._result is not None or self._error is not None:  # it has ended, as by the end of the loop
             return
         self._pending = self._start.post_from_thread(self)
         try:
@@ -183,7 +183,7 @@ class SendCall:
             self._end(task.result())
 
     def _end(self, result: SendResult | None = None, error: BaseException | None = None) -> None:
-        if not self.done():
+        if self._result is None and self._error is None:
             self._result, self._error = result, error
             self._open_calls.discard(self)
             self._ended.release()
@@ -340,7 +340,10 @@ class LoopThread:
         """
         call = SendCall(start, self._sends)
         try:
-            self._given(call.give)
+            if self.is_forked:
+                raise NotRunningError(_FORKED)
+            with self._lock:
+                call.give(self._checked())
             return call.result()
         except BaseException:
             call.cancel()
@@ -371,7 +374,7 @@ class LoopThread:
         loop = self._loop  # a signal handler may end it at any moment
         if loop is None:
             raise NotRunningError("the client is not running: it was closed, or not started")
-        if self.is_current:
+        if asyncio._get_running_loop() is loop:
             raise NotRunningError("a blocking client must not be called from its own event loop")
         return loop
 

@@ -20,10 +20,30 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.protocol.frame.frame_scanner_cy import AnswerScanner
-    from cython.cimports.maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes
+    from cython.cimports.maxq.protocol.message.slots import slot_place, slot_value
+    from cython.cimports.maxq.runtime.buffers import (
+        find_unplain,
+        has_separator,
+        put32,
+        put_bytes,
+        put_utf8,
+        same_bytes,
+        take_ascii,
+        take_bytes,
+    )
 else:
     from maxq.protocol.frame.frame_scanner_cy import AnswerScanner
-    from maxq.runtime.buffers import find_byte, put32, put_bytes, put_utf8, same_bytes, take_bytes
+    from maxq.protocol.message.slots import slot_place, slot_value
+    from maxq.runtime.buffers import (
+        find_unplain,
+        has_separator,
+        put32,
+        put_bytes,
+        put_utf8,
+        same_bytes,
+        take_ascii,
+        take_bytes,
+    )
 
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.send_result import STATUS_OF_CODE, SendResult
@@ -51,20 +71,29 @@ log = logging.getLogger(__name__)
 _UNIQ_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _INSTANCE_ID = const.PROPERTY_INSTANCE_ID
 #: Properties by which the request becomes another one.
-_SPECIAL = frozenset((const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_MESSAGE_TYPE))
+_SPECIAL = cython.declare(frozenset, frozenset((const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_MESSAGE_TYPE)))
 #: … or cannot be in a batch.
-_SPECIAL_IN_BATCH = frozenset(
-    (
-        *_SPECIAL,
-        const.PROPERTY_WAIT_STORE_MSG_OK,
-        const.PROPERTY_DELAY_TIME_LEVEL,
-        const.PROPERTY_TIMER_DELAY_SEC,
-        const.PROPERTY_TIMER_DELAY_MS,
-        const.PROPERTY_TIMER_DELIVER_MS,
-    )
+_SPECIAL_IN_BATCH = cython.declare(
+    frozenset,
+    frozenset(
+        (
+            *_SPECIAL,
+            const.PROPERTY_INSTANCE_ID,  # it would be one of the whole batch
+            const.PROPERTY_WAIT_STORE_MSG_OK,
+            const.PROPERTY_DELAY_TIME_LEVEL,
+            const.PROPERTY_TIMER_DELAY_SEC,
+            const.PROPERTY_TIMER_DELAY_MS,
+            const.PROPERTY_TIMER_DELIVER_MS,
+        )
+    ),
 )
 _MOST_IN_BATCH = 10_000  # messages
-_MOST_BATCH_ROOM = cython.declare(cython.Py_ssize_t, 64 << 20)  # bytes
+#: Where a Message has its fields.
+_TOPIC = cython.declare(cython.Py_ssize_t, slot_place(Message, "topic"))
+_BODY = cython.declare(cython.Py_ssize_t, slot_place(Message, "body"))
+_PROPERTIES = cython.declare(cython.Py_ssize_t, slot_place(Message, "properties"))
+_FLAG = cython.declare(cython.Py_ssize_t, slot_place(Message, "flag"))
+_MOST_BATCH = cython.declare(cython.Py_ssize_t, 64 << 20)  # bytes
 _MOST_TEXT = cython.declare(cython.Py_ssize_t, 32_767)  # bytes of the properties of a message, on the wire
 _MOST_TOPICS = 10_000
 _SPARE = cython.declare(cython.Py_ssize_t, 64)  # bytes of a frame besides its known parts: lengths, time, opaque
@@ -428,6 +457,7 @@ class _Topic:
     """The queues of a topic that may be sent to, with their targets."""
 
     name = cython.declare(str)
+    is_retry = cython.declare(cython.bint)
     info = cython.declare(object)
     changes = cython.declare(cython.longlong)
     targets = cython.declare(list)
@@ -474,9 +504,11 @@ class FastSends:
     _timer_ms = cython.declare(cython.longlong)
     _born_ms = cython.declare(cython.longlong)
     _born = cython.declare(bytes)
-    _id_head = cython.declare(str)
-    _id_number = cython.declare(cython.longlong)
-    _id_buffer = cython.declare(bytearray)
+    _id_head = cython.declare(str)  # what the ids begin with that are reserved
+    _id_buffer = cython.declare(bytearray)  # the same, and room for four digits
+    _id_number = cython.declare(cython.longlong)  # of the next one
+    _ids_left = cython.declare(cython.Py_ssize_t)
+    _ids_wanted = cython.declare(cython.Py_ssize_t)  # so many are reserved when the first one is needed
     _made = cython.declare(bytearray)  # in which bodies of small batches are put together
     _large = cython.declare(cython.Py_ssize_t)
 
@@ -509,8 +541,9 @@ class FastSends:
         self._born_ms = 0
         self._born = b""
         self._id_head = ""
-        self._id_number = 0
         self._id_buffer = bytearray(4)
+        self._id_number = self._ids_left = 0
+        self._ids_wanted = 1
         self._made = bytearray()
         self._large = _LARGE
 
@@ -546,7 +579,7 @@ class FastSends:
             return None
         is_alone: cython.bint = len(line.waiters) == 0
         self._at(self._clock.wall_ms())
-        self._id_head = None
+        self._want_ids(1)
         pending: PendingSend = self._encode(message, topic, target, self._clock.monotonic_ms(), timeout_ms)
         if pending is None or not self._leave(pending, line, is_alone, waiter):
             return None
@@ -568,9 +601,13 @@ class FastSends:
         if len(messages) == 0:
             return None
         topic: _Topic = self._topic(messages[0])
-        if topic is None or messages[0].topic.startswith(RETRY_PREFIX):
+        if topic is None or topic.is_retry:
             return None
-        encoded = self._batch(messages)
+        try:
+            encoded = self._batch(messages)
+        finally:
+            if len(self._made) > _KEPT_ROOM:
+                self._made = bytearray()
         if encoded is None:
             return None
         return self._post_body(encoded[0], encoded[1], topic, queue, timeout_ms, waiter)
@@ -656,17 +693,17 @@ class FastSends:
         now_ms: cython.longlong = self._clock.monotonic_ms()
         lines: list = []
         self._at(self._clock.wall_ms())
-        self._id_head, self._id_number = self._ids.reserve(min(len(numbered), max(window._most - window.in_flight, 1)))
+        self._want_ids(min(len(numbered), max(window._most - window.in_flight, 1)))
         try:
             for place, message in numbered:
                 if window._full():
                     break
-                if topic is None or type(message) is not Message or message.topic is not name:
+                if topic is None or type(message) is not Message or slot_value(message, _TOPIC) is not name:
                     topic = self._topic(message)
                     if topic is None:
                         break
-                    name = message.topic
-                body = message.body
+                    name = slot_value(message, _TOPIC)
+                body = slot_value(message, _BODY)
                 if type(body) is not bytes or not window._fits(len(body)):
                     break
                 target = self._next(topic)
@@ -705,9 +742,10 @@ class FastSends:
     @cython.cfunc
     def _topic(self, message):
         """Return the queues for a message; None if it is no plain one, or its topic is not known yet."""
-        if type(message) is not Message or type(message.topic) is not str:
+        if type(message) is not Message:
             return None
-        return self._topic_of(message.topic)
+        name = slot_value(message, _TOPIC)
+        return self._topic_of(name) if type(name) is str else None
 
     @cython.cfunc
     def _topic_of(self, user_name):
@@ -728,6 +766,7 @@ class FastSends:
     def _make_topic(self, name, info):
         topic: _Topic = _Topic()
         topic.name, topic.info, topic.changes = name, info, self._brokers.changes
+        topic.is_retry = name.startswith(RETRY_PREFIX)
         topic.targets = []
         for queue in info.queues:
             address = self.sender.address(queue)
@@ -762,19 +801,33 @@ class FastSends:
             self._born = str(wall_ms).encode()
 
     @cython.cfunc
+    @cython.exceptval(check=False)
+    def _want_ids(self, count: cython.Py_ssize_t) -> cython.void:
+        """Reserve so many ids when the first message without one comes, with the time of that moment."""
+        self._ids_wanted = count
+        self._ids_left = 0
+
+    @cython.cfunc
     def _new_id(self):
-        if self._id_head is None:
-            return self._ids.next()
+        if self._ids_left == 0:
+            head, self._id_number = self._ids.reserve(self._ids_wanted)
+            self._ids_left = self._ids_wanted
+            if head is not self._id_head:
+                self._id_head = head
+                self._id_buffer = bytearray(head.encode() + b"0000")
+        self._ids_left -= 1
         number: cython.longlong = self._id_number
         self._id_number = number + 1
+        out: cython.p_uchar
         if cython.compiled:
-            out: cython.p_uchar = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._id_buffer))
+            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._id_buffer))
         else:
             out = self._id_buffer
+        size: cython.Py_ssize_t = len(self._id_buffer)
         i: cython.int
         for i in range(4):
-            out[i] = _UPPER_HEX[(number >> (12 - 4 * i)) & 15]
-        return self._id_head + take_bytes(out, 0, 4).decode("ascii")
+            out[size - 4 + i] = _UPPER_HEX[(number >> (12 - 4 * i)) & 15]
+        return take_ascii(out, 0, size)
 
     @cython.cfunc
     def _encode(
@@ -788,11 +841,10 @@ class FastSends:
         """Put the request of a message into the buffer of its line, and note who waits for the answer. Returns None if
         the message is not to be sent in this way."""
         line: Line = target._line
-        body = message.body
-        properties = message.properties
-        if type(body) is not bytes or type(properties) is not dict:
-            return None
-        if type(message.flag) is not int or message.flag != 0:
+        body = slot_value(message, _BODY)
+        properties = slot_value(message, _PROPERTIES)
+        flag = slot_value(message, _FLAG)
+        if type(body) is not bytes or type(properties) is not dict or type(flag) is not int or flag != 0:
             return None
         size: cython.Py_ssize_t = len(body)
         if size == 0 or size > self._most_body or len(line.waiters) >= self._most_waiting:
@@ -921,26 +973,25 @@ class FastSends:
         special, or they are too large together."""
         if len(messages) > _MOST_IN_BATCH:
             return None
-        topic = messages[0].topic
+        topic = slot_value(messages[0], _TOPIC)
+        most: cython.Py_ssize_t = min(self._most_batch, _MOST_BATCH)
         size: cython.Py_ssize_t = 0  # without properties
-        room: cython.Py_ssize_t = 0  # for properties, at most
         pairs: dict
-        made: bytearray
         ids: list = []
         bodies: list = []  # two lists, because a tuple for each message could start the cycle collector, and so
-        maps: list = []  # other code, between counting and writing
-        self._id_head, self._id_number = self._ids.reserve(len(messages))
+        maps: list = []  # other code, while they are written
+        self._want_ids(len(messages))
         for message in messages:
             if type(message) is not Message:
                 return None
-            name = message.topic
+            name = slot_value(message, _TOPIC)
             if name is not topic and (type(name) is not str or name != topic):
                 return None
-            flag = message.flag
+            flag = slot_value(message, _FLAG)
             if type(flag) is not int or flag != 0:
                 return None
-            body = message.body
-            properties = message.properties
+            body = slot_value(message, _BODY)
+            properties = slot_value(message, _PROPERTIES)
             if type(body) is not bytes or type(properties) is not dict or len(body) == 0:
                 return None
             pairs = properties
@@ -955,52 +1006,87 @@ class FastSends:
             bodies.append(body)
             maps.append(pairs)
             size += len(body) + 22
-            if size > self._most_batch:
+            if size > most:
                 return None
-        for pairs in maps:  # not above, where a key's own code may run, and change other messages
-            for name, value in pairs.items():
-                if type(name) is not str or type(value) is not str or name in _SPECIAL_IN_BATCH:
-                    return None
-                if name == _INSTANCE_ID and not self._namespace:
-                    return None  # it would be one of the whole batch
-                room += 4 * (len(name) + len(value)) + 2
-        room += size
-        if room > _MOST_BATCH_ROOM:
-            return None
-        if room > _KEPT_ROOM:
-            made = bytearray(room)
-        else:
-            if len(self._made) < room:
-                self._made = bytearray(room)
-            made = self._made
+        # Not above, where a key's own code may run, and change other messages.
         out: cython.p_uchar
-        if cython.compiled:
-            out = cython.cast(cython.p_uchar, cython.cast(cython.p_char, made))
-        else:
-            out = made
         p: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t
         start: cython.Py_ssize_t
         text: cython.Py_ssize_t
+        self._reserve_made(size)
         try:
             for i in range(len(bodies)):
                 start = p
-                p = put_bytes(out, p + 20, bodies[i])
+                body = bodies[i]
+                self._reserve_made(start + len(body) + 22)
+                out = self._made_bytes()
+                p = put_bytes(out, p + 20, body)
                 for text in range(start + 4, start + 16, 4):  # magic code, check sum and flag: the memory was used
                     put32(out, text, 0)
                 put32(out, start + 16, p - start - 20)
                 text = p + 2
-                p = _put_pairs(out, text, maps[i])
-                if p < 0 or p - text > _MOST_TEXT:
+                p = self._put_pairs(text, maps[i])
+                if p < 0 or p > most:
                     return None
+                out = self._made_bytes()
                 out[text - 2] = (p - text) >> 8
                 out[text - 1] = (p - text) & 0xFF
                 put32(out, start, p - start)
         except UnicodeEncodeError:
             return None
-        if p > self._most_batch:
-            return None
-        return take_bytes(out, 0, p), ",".join(ids)
+        return take_bytes(self._made_bytes(), 0, p), ",".join(ids)
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _reserve_made(self, size: cython.Py_ssize_t) -> cython.int:
+        """Make room for so many bytes of a batch."""
+        missing: cython.Py_ssize_t = size - len(self._made)
+        if missing > 0:
+            self._made += bytes(max(missing, len(self._made)))
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _made_bytes(self) -> cython.p_uchar:
+        """Return the bytes of a batch that is put together, until there is more room for them."""
+        if cython.compiled:
+            return cython.cast(cython.p_uchar, cython.cast(cython.p_char, self._made))
+        return self._made
+
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _put_pairs(self, p: cython.Py_ssize_t, pairs: dict) -> cython.Py_ssize_t:
+        """Write properties as they are stored; returns the position behind them, or -1 if one is special or has a byte
+        that separates properties, or they are too long."""
+        start: cython.Py_ssize_t = p
+        for name, value in pairs.items():
+            if type(name) is not str or type(value) is not str:
+                return -1
+            if name in _SPECIAL_IN_BATCH and not (self._namespace and name == _INSTANCE_ID):
+                return -1
+            p = self._put_part(p, name, 1)
+            if p < 0:
+                return -1
+            p = self._put_part(p, value, 2)
+            if p < 0 or p - start > _MOST_TEXT:
+                return -1
+        return p
+
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _put_part(self, p: cython.Py_ssize_t, text: str, separator: cython.int) -> cython.Py_ssize_t:
+        """Write the name or the value of a property and the byte behind it; returns the position behind that, or -1 if
+        one of the bytes that separate properties is in it, or it is too long."""
+        if len(text) > _MOST_TEXT:
+            return -1
+        self._reserve_made(p + 4 * len(text) + 1)
+        out: cython.p_uchar = self._made_bytes()
+        end: cython.Py_ssize_t = put_utf8(out, p, text)
+        if has_separator(out, p, end):
+            return -1
+        out[end] = separator
+        return end + 1
 
     # --- time ---
 
@@ -1053,38 +1139,13 @@ class FastSends:
 
 
 @cython.cfunc
-@cython.exceptval(-2)
-def _put_pairs(out: cython.p_uchar, p: cython.Py_ssize_t, pairs: dict) -> cython.Py_ssize_t:
-    """Write properties as they are stored; returns the position behind them, or -1 if one has a byte that separates
-    properties."""
-    start: cython.Py_ssize_t = p
-    for name, value in pairs.items():
-        p = put_utf8(out, start, name)
-        if find_byte(out, start, p, 1) < p or find_byte(out, start, p, 2) < p:
-            return -1
-        out[p] = 1
-        start = p + 1
-        p = put_utf8(out, start, value)
-        if find_byte(out, start, p, 1) < p or find_byte(out, start, p, 2) < p:
-            return -1
-        out[p] = 2
-        start = p + 1
-    return start
-
-
-@cython.cfunc
 @cython.inline
 @cython.exceptval(-2)
 def _escaped(out: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Rewrite the UTF-8 text in out[start:end] as it stands in a JSON string, where six bytes for each of its own may
     be needed; returns the position behind it, or -1 if it has one of the bytes that separate properties."""
-    i: cython.Py_ssize_t
-    c: cython.int
-    for i in range(start, end):
-        c = out[i]
-        if c < 0x20 or c == 0x22 or c == 0x5C:
-            return _put_text(out, i, take_bytes(out, i, end - i))
-    return end
+    first: cython.Py_ssize_t = find_unplain(out, start, end)
+    return end if first == end else _put_text(out, first, take_bytes(out, first, end - first))
 
 
 @cython.cfunc

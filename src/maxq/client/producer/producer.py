@@ -239,7 +239,8 @@ class Producer:
         if fast is None:
             return None
         wire = None if queue is None else self._on_wire(queue)
-        return fast.post(message, wire, self._timeout_ms(timeout_ms), waiter)
+        wait_ms = self._config.send_msg_timeout if timeout_ms is None else self._timeout_ms(timeout_ms)
+        return fast.post(message, wire, wait_ms, waiter)
 
     async def _outcome(
         self, sender: MessageSender, pending: PendingSend, queue: MessageQueue | None, retries: int
@@ -396,7 +397,8 @@ class Producer:
         if fast is None or not isinstance(messages, (list, tuple)):
             return None
         wire = None if queue is None else self._on_wire(queue)
-        return fast.post_batch(messages, wire, self._timeout_ms(timeout_ms), waiter)
+        wait_ms = self._config.send_msg_timeout if timeout_ms is None else self._timeout_ms(timeout_ms)
+        return fast.post_batch(messages, wire, wait_ms, waiter)
 
     async def send_many(
         self,

@@ -14,9 +14,9 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import copy_bytes, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, find_unplain, same_bytes, take_bytes, u32
 else:
-    from maxq.runtime.buffers import copy_bytes, same_bytes, take_bytes, u32
+    from maxq.runtime.buffers import copy_bytes, find_unplain, same_bytes, take_bytes, u32
 
 
 @cython.cfunc
@@ -186,19 +186,17 @@ class FrameScanner:
         p += 1
         self._text = p
         self._escaped = False
-        c: cython.int
-        while p < end:
-            c = buf[p]
-            if c == 0x22:
+        while True:
+            p = find_unplain(buf, p, end)
+            if p >= end:
+                return 0
+            if buf[p] == 0x22:
                 self._text_size = p - self._text
                 return p + 1
-            if c == 0x5C:
-                self._escaped = True
-                p += 1
-            elif c < 0x20:
+            if buf[p] != 0x5C:
                 return 0
-            p += 1
-        return 0
+            self._escaped = True
+            p += 2
 
     @cython.cfunc
     @cython.exceptval(check=False)

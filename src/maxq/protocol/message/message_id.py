@@ -107,6 +107,8 @@ class UniqIdGenerator:
         self._counter = 0
         self._month_start = 0
         self._month_end = 0
+        self._head = ""  # of the ids that are made in this millisecond:
+        self._head_ms = -1
 
     def next(self) -> str:
         """Return a new id: 32 characters with an IPv4 address, 56 with IPv6."""
@@ -117,11 +119,17 @@ class UniqIdGenerator:
         """Return `count` new ids: what all of them begin with, and the number that is the end of the first, as four
         hexadecimal digits. Those of the others follow it; behind 65535 comes 0."""
         now = self._clock.wall_ms()
-        if now >= self._month_end or now < self._month_start - _BACKWARD_STEP_MS:
-            self._set_month(now)
+        if now != self._head_ms:
+            self._set_head(now)
         first = (self._counter + 1) & 0xFFFF
         self._counter = (self._counter + count) & 0xFFFF
-        return f"{self._prefix}{max(0, now - self._month_start) & 0xFFFFFFFF:08X}", first
+        return self._head, first
+
+    def _set_head(self, now_ms: int) -> None:
+        if now_ms >= self._month_end or now_ms < self._month_start - _BACKWARD_STEP_MS:
+            self._set_month(now_ms)
+        self._head = f"{self._prefix}{max(0, now_ms - self._month_start) & 0xFFFFFFFF:08X}"
+        self._head_ms = now_ms
 
     def _set_month(self, now_ms: int) -> None:
         # Java takes the local month; nothing decodes it to more than "about when", and UTC gives every machine the

@@ -252,6 +252,22 @@ def test_plain_messages_take_the_common_way_and_special_ones_do_not(form: Module
     simulate(story)
 
 
+@pytest.mark.parametrize("missing", ["topic", "body", "properties", "flag"])
+def test_a_message_that_lacks_a_field_is_an_error_that_names_it(form: ModuleType, missing: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            await warm(cluster, producer, "T")
+            message = Message("T", b"a")
+            delattr(message, missing)
+            for send in (producer.send(message), producer.send_batch([Message("T", b"b"), message])):
+                with pytest.raises(AttributeError, match=missing):
+                    await send
+
+    simulate(story)
+
+
 def test_what_is_sent_in_one_turn_leaves_in_one_write(form: ModuleType) -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
