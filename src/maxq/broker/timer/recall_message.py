@@ -1,13 +1,14 @@
 """RecallMessageProcessor: RECALL_MESSAGE (370), a timer message is taken back before it is due.
 
 The handle came with the answer to the send: base64url of `v1 topic brokerName deliverMs UNIQ_KEY`, blanks between. A
-recall stores a marker that is due when the message is; the timer then leaves the message out.
+recall stores a marker that is due when the message is; the timer then leaves the message out. A message whose time is
+still to come may have been delivered if the clock was set back since: its recall is refused.
 
 Source:
     broker/processor/RecallMessageProcessor.java, common/producer/RecallMessageHandle.java.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
@@ -21,20 +22,27 @@ from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.connection import Connection, Processor
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.timer.roll_window import precision_of
 from maxq.store.timer.timer_record import delete_key
 
 RECALL_MESSAGE_TAG: Final = "_RECALL_TAG_"
+LATEST_MS: Final = 1 << 62
+_COPIES_MOST: Final = 32
 _BODY: Final = b"0"
-_MS_DIGITS: Final = 18
 
 
 class RecallMessageProcessor(RequestProcessor):
     """Answers RECALL_MESSAGE (370)."""
 
-    def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
+    def __init__(
+        self, env: Environment, tables: Tables, messages: Messages, may_be_delivered: Callable[[int], bool]
+    ) -> None:
+        """`may_be_delivered` tells whether the timer may have delivered what is due at a time (wall ms) to come."""
+        self._may_be_delivered = may_be_delivered
         self._settings = env.settings
         self._store = messages.store
         self._acknowledgement = messages.acknowledgement
@@ -59,7 +67,21 @@ class RecallMessageProcessor(RequestProcessor):
         handle = self._handle(header)
         if isinstance(handle, Refusal):
             return handle.reply_to(request)
+        if self._may_be_delivered(handle.deliver_ms) and await self._was_delivered(handle):
+            return _illegal("recall failed, the message was delivered before the clock was set back").reply_to(request)
         return await self.cancel(request, handle, connection.remote_host, header.producer_group or "")
+
+    async def _was_delivered(self, handle: RecallHandle) -> bool:
+        """Return whether the index finds the copy of a timer message in its topic."""
+        await self._store.wait_for_dispatch()
+        found = self._store.query_message(handle.topic, handle.message_id, _COPIES_MOST, 0, LATEST_MS)
+        precision = precision_of(self._settings.store)
+        due_ms = str((handle.deliver_ms - 1) // precision * precision)
+        copies = [decode_record(buffer) for buffer in found.buffers]
+        return any(
+            copy.uniq_key == handle.message_id and copy.properties.get(const.PROPERTY_TIMER_OUT_MS) == due_ms
+            for copy in copies
+        )
 
     async def cancel(
         self, request: RemotingCommand, handle: RecallHandle, born_host: bytes, producer_group: str

@@ -35,7 +35,7 @@ class TimedMessages:
             on_timed=self.service.wake,
         )
         self._status = TimerStatus(self.service, env.settings, env.clock)
-        self._recall = RecallMessageProcessor(env, tables, messages)
+        self._recall = RecallMessageProcessor(env, tables, messages, self._may_have_delivered)
         self._admin = TimerAdminProcessor(env, messages, self.service, self._status, self._recall)
 
     def register(self, server: RemotingServer) -> None:
@@ -66,6 +66,9 @@ class TimedMessages:
         """Forget how many timed messages wait for deleted topics."""
         if deleted and self.service.is_loaded:
             self.service.timer.metrics.keep(self._topics.topic_config_table)
+
+    def _may_have_delivered(self, deliver_ms: int) -> bool:
+        return self.service.is_loaded and self.service.timer.may_have_delivered(deliver_ms)
 
     def _count(self, message: MessageExtBrokerInner, result: PutMessageResult) -> None:
         """Count a delivery as a put, as for a client's message."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.timer.recall_message import RecallMessageProcessor
+from maxq.broker.timer.recall_message import LATEST_MS, RecallMessageProcessor
 from maxq.broker.timer.timer_service import TimerService
 from maxq.broker.timer.timer_status import TimerStatus
 from maxq.codes import RequestCode, ResponseCode
@@ -131,7 +131,7 @@ class TimerAdminProcessor(RequestProcessor):
         listing = self._listing()
         fields = HeaderFields(request.ext)
         key, topic = fields.required_str("key"), fields.opt_str("topic") or ""
-        result = self._store.query_message(TIMER_TOPIC, key, _FOUND_MOST, 0, self._clock.wall_ms())
+        result = self._store.query_message(TIMER_TOPIC, key, _FOUND_MOST, 0, LATEST_MS)
         records: list[TimerRecord] = []
         for buffer in result.buffers:
             message = decode_record(buffer)

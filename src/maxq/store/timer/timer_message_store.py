@@ -132,6 +132,7 @@ class TimerMessageStore:
         self._delivered_slots = DeliveredSlots()
         self._stuck: set[int] = set()  # physical offsets of what has been named
         self._open_ms: int | None = None
+        self._latest_ms = 0  # to which the read time had come before it went back
 
     # --- life ---
 
@@ -265,6 +266,12 @@ class TimerMessageStore:
         due = self.slot_of(out_ms)
         return due < min(self.write_time_ms, self.read_time_ms) and self._live(due) is None
 
+    def may_have_delivered(self, deliver_ms: int) -> bool:
+        """Return whether messages with this delivery time, which is still to come, may have been delivered: the clock
+        was set back since. Before a start only the read time is known, which may have gone back since."""
+        due = self.floor(deliver_ms - 1)
+        return due < max(self.read_time_ms, self._latest_ms) or due == self._open_ms
+
     def was_passed(self, record: TimerRecord) -> bool:
         """Return whether the broker that this one took over from had read this due message before it wrote its last
         checkpoint. The message was then delivered or moved."""
@@ -327,6 +334,7 @@ class TimerMessageStore:
         first = position if slot is EMPTY else slot.first_position
         self.wheel.put(Slot(due, first, position, slot.num + count))
         self.pending += count
+        self._latest_ms = max(self._latest_ms, self.read_time_ms)
         self.read_time_ms = min(self.read_time_ms, due)
         self._stuck.discard(record.physical_offset)
         return True
@@ -449,6 +457,7 @@ class TimerMessageStore:
 
     def adopt(self, checkpoint: TimerCheckpoint) -> None:
         """Adopt the progress of another broker of the group: its master, or the slave that acted for it."""
+        self._latest_ms = max(self._latest_ms, self.read_time_ms)
         self.read_time_ms = self.floor(checkpoint.last_read_time_ms)
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()

@@ -2,6 +2,9 @@
 
 import pytest
 
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.send import RecallMessageRequestHeader, SendMessageResponseHeader
 from maxq.runtime.files.system import SystemClock
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
@@ -43,6 +46,46 @@ async def test_popped_messages_come_again_when_their_time_is_over(
     while len(back) < 2:
         back += bodies(await popped(broker, poll_time=5_000))
     assert sorted(back) == [b"1", b"2"]
+
+
+async def _timed(broker: RunningBroker, body: bytes, delay_ms: int) -> str:
+    """The handle by which a new timer message can be recalled."""
+    reply = await broker.send("T", body, TIMER_DELAY_MS=str(delay_ms), UNIQ_KEY=body.decode())
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    return SendMessageResponseHeader.decode(reply.ext).recall_handle or ""
+
+
+async def _recall(broker: RunningBroker, handle: str) -> RemotingCommand:
+    header = RecallMessageRequestHeader("T", handle, "PG")
+    return await broker.invoke(RemotingCommand(RequestCode.RECALL_MESSAGE, header.encode()))
+
+
+async def test_what_was_delivered_before_the_clock_was_set_back_is_not_recalled(
+    start_broker: Start, clocks: WallClocks
+) -> None:
+    """What waits is: also what is due before the timer's time, and what has the key of the one that was delivered."""
+    broker = await start_broker(recallMessageEnable="true", timerPrecisionMs="100")
+    broker.create_topic("T", 1)
+    gone, waits = await _timed(broker, b"gone", 200), await _timed(broker, b"waits", 60_000)
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+    clocks.off_ms = -20_000
+    for body, delay_ms in ((b"gone", 15_000), (b"new", 5_000)):
+        answer = await _recall(broker, gone)
+        assert answer.code == ResponseCode.ILLEGAL_OPERATION and "was delivered" in (answer.remark or "")
+        assert (await _recall(broker, await _timed(broker, body, delay_ms))).code == ResponseCode.SUCCESS
+    assert (await _recall(broker, waits)).code == ResponseCode.SUCCESS
+
+
+async def test_an_operator_takes_back_a_timer_message_that_was_stored_before_the_clock_was_set_back(
+    start_broker: Start, clocks: WallClocks
+) -> None:
+    broker = await start_broker()
+    broker.create_topic("T", 1)
+    await _timed(broker, b"waits", 60_000)
+    clocks.off_ms = -20_000
+    for code in (RequestCode.MAXQ_INSPECT_TIMER_MESSAGE, RequestCode.MAXQ_CANCEL_TIMER_MESSAGE):
+        answer = await broker.invoke(RemotingCommand(code, {"key": "waits"}))
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
 async def test_a_queue_in_order_is_not_blocked_for_years(start_broker: Start, clocks: WallClocks) -> None:
