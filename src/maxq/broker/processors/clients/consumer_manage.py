@@ -55,7 +55,8 @@ class ConsumerManageProcessor(RequestProcessor):
 
     def query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer QUERY_CONSUMER_OFFSET (14). A group without an offset starts at 0 of a queue that still has all its
-        messages, in memory: so a new group reads a young queue from its start, whatever its consumeFromWhere."""
+        messages, in memory: so a new group reads a young queue from its start, whatever its consumeFromWhere. Of a part
+        of a static topic (lo=false) the answer says with maxqWentBack that the group has gone back from it."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id = fields.required_int("queueId")
@@ -73,7 +74,8 @@ class ConsumerManageProcessor(RequestProcessor):
             return request.reply(ResponseCode.SUCCESS, None, {"offset": "0"})
         else:
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-        return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        has_gone_back = fields.opt_str("lo") == "false" and queue_id in self._offsets.query_offsets(group, topic)
+        return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, {"maxqWentBack": "true"} if has_gone_back else {})
 
     def update_consumer_offset(
         self, connection: Connection, request: RemotingCommand
@@ -91,8 +93,9 @@ class ConsumerManageProcessor(RequestProcessor):
         reset has ended there. A member of a new group says with maxqIfNone where the group begins, unless another
         member has said so before; the answer comes when that is on the disk. Of a part of a static topic (lo=false, and
         not from a slave) the leader has looked whether a reset waits for the group's members: one that is left in this
-        part ends with the commit. A negative offset there says that the group has gone back to an earlier part. A
-        master takes no commit behind the end of its queue: messages that come later are new to the group."""
+        part ends with the commit. A negative offset there says that the group has gone back to an earlier part; with
+        maxqGoesBack that is noted also if it has committed nothing here. A master takes no commit behind the end of its
+        queue: messages that come later are new to the group."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -115,7 +118,8 @@ class ConsumerManageProcessor(RequestProcessor):
         read_at = fields.opt_long("maxqReadAt")
         is_part = fields.opt_str("lo") == "false" and read_at is None
         if is_part and offset < 0:
-            if self._offsets.query_committed(group, topic, queue_id) >= 0:
+            has_been_here = self._offsets.query_committed(group, topic, queue_id) >= 0
+            if has_been_here or fields.opt_bool("maxqGoesBack"):
                 self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, -1)
             return request.reply()
         if is_part:

@@ -2,7 +2,8 @@
 
 With useServerSideResetOffset the broker itself sends the members elsewhere: their next pull of a queue is answered
 PULL_OFFSET_MOVED with the new place. Otherwise the members are told (220) and do it. Of static topics the broker that
-leads a global queue asks for each part (static_topic_gate.py), with `lo=false`: these are always reset here.
+leads a global queue asks for each part (static_topic_gate.py), with `lo=false`: these are always reset here. Before it
+asks each with maxqOnlyChecks whether it would do that, so that none is reset if another one refuses.
 
 Source:
     broker/processor/AdminBrokerProcessor.java resetOffset, resetOffsetInner, broker/client/net/Broker2Client.java.
@@ -66,15 +67,20 @@ class ResetOffsetProcessor(RequestProcessor):
         if config is None:
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
         if self._settings.broker.use_server_side_reset_offset or fields.opt_str("lo") == "false":
-            table = await self._reset_here(group, config, timestamp, fields)
-            await self._offsets.set_is_kept()
+            table = await self._wanted_here(group, config, timestamp, fields)
+            if not fields.opt_bool("maxqOnlyChecks"):
+                # a part of a static topic that goes back: members that pull are in an earlier part
+                committed = dict.fromkeys(table, -1) if fields.opt_bool("maxqGoesBack") else table
+                self._offsets.assign_reset_offsets(topic, group, table, committed)
+                await self._offsets.set_is_kept()
         else:
             table = await self._reset_at_clients(group, config, timestamp, is_force=fields.opt_bool("isForce"))
         return request.reply(body=await self._encoded(request.language, topic, table))
 
-    async def _reset_here(
+    async def _wanted_here(
         self, group: str, config: TopicConfig, timestamp: int, fields: HeaderFields
     ) -> dict[int, int]:
+        """Return the wanted offsets by queue id, if this broker may set them."""
         topic = config.topic_name
         if self._settings.store.broker_role == "SLAVE":
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
@@ -97,9 +103,6 @@ class ResetOffsetProcessor(RequestProcessor):
             refuse_if(self._outside(topic, queue_id, offset), ResponseCode.SYSTEM_ERROR)
             table = {queue_id: min(offset, self._store.max_offset(topic, queue_id))}
         refuse_if(None if table else "No queues to reset.", ResponseCode.SYSTEM_ERROR)
-        # of a part of a static topic: members that pull are in an earlier part
-        committed = dict.fromkeys(table, -1) if fields.opt_bool("maxqGoesBack") else table
-        self._offsets.assign_reset_offsets(topic, group, table, committed)
         return table
 
     def _outside(self, topic: str, queue_id: int, offset: int) -> str | None:

@@ -21,6 +21,7 @@ from maxq.access.guard import Guard
 from maxq.auth.signature import unsigned
 from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.static_topic.one_by_one import OneByOne
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.tables.static_topic.pull_answers import STANDS_IN, global_pull_answer
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -88,6 +89,15 @@ class GlobalQueue:
             )
         return found
 
+    def place(self, logic_offset: int) -> tuple[LogicQueueMappingItem, int]:
+        """Return the item in which a group is that is at a global offset, and the physical offset there. No group is in
+        an item without messages behind which another one begins: it would have to be asked about its groups."""
+        item = self.item_at(logic_offset)
+        while item.is_empty and (following := item_after(self.items, item)) is not None:
+            item, logic_offset = following, max(logic_offset, following.logic_offset)
+        physical = item.to_physical(logic_offset)
+        return item, min(physical, item.end_offset) if item.has_end else physical
+
     def parts(self) -> Sequence[LogicQueueMappingItem]:
         """Return the decided items that may hold messages: one at least."""
         self.item_at(0)
@@ -138,6 +148,7 @@ class StaticTopicGate:
         self._offsets = offsets
         self._guard = guard
         self._inner: dict[int, Processor] = {}
+        self._changes = OneByOne()  # of the offset of a group in a global queue
         self._change = asyncio.Event()  # the next one of the mappings
 
     def place(self, server: RemotingServer) -> None:
@@ -203,13 +214,12 @@ class StaticTopicGate:
         global_id = HeaderFields(request.ext).required_int(queue_field)
         if global_id < 0:
             global_id = next(iter(_led(detail)), global_id)
-        items = detail.hosted_queues.get(global_id, [])
-        if not _leads(detail, items):
-            raise RequestRefusedError(
-                ResponseCode.NOT_LEADER_FOR_QUEUE,
-                f"{detail.topic}-{global_id} does not exist in request process of current broker {detail.bname}",
-            )
-        return GlobalQueue(detail, global_id, items)
+        return _led_queue(detail, global_id)
+
+    def _as_it_is(self, queue: GlobalQueue) -> GlobalQueue:
+        """Return a queue after others had their turn. Raises RequestRefusedError if it has moved on."""
+        detail = self._mappings.table.get(queue.topic)
+        return queue if detail is queue.detail else _led_queue(detail or queue.detail, queue.global_id)
 
     # --- sends and pulls ----------------------------------------------------------------------------------------------
 
@@ -259,9 +269,10 @@ class StaticTopicGate:
             flags = fields.required_int("sysFlag")
             if item is not queue.leader:  # it never grows: what is not there is elsewhere
                 flags &= ~PULL_FLAG_SUSPEND
-            if commit and commit >= item.logic_offset and item is queue.leader:
+            is_first = not self._changes.is_busy(_changed(queue, request.ext.get("consumerGroup", "")))
+            if commit and commit >= item.logic_offset and item is queue.leader and is_first:
                 ext["commitOffset"] = str(item.to_physical(commit))
-            else:  # of another part, or the group has gone back: the reader commits it by itself
+            else:  # of another part, the group has gone back, or a commit waits: the reader commits it by itself
                 flags &= ~PULL_FLAG_COMMIT_OFFSET
             ext["sysFlag"] = str(flags)
             answer = self._here(connection, request, ext, rewrite)
@@ -306,26 +317,30 @@ class StaticTopicGate:
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
         """Search from the leader back to the first part for the newest one in which the group has consumed. One in
-        which there is nothing to consume holds up no group while its broker is away."""
+        which there is nothing to consume holds up no group while its broker is away. It does not count, either, if the
+        group has gone back from a later one: it may not have heard of that."""
+        known = decided(queue.items)
         only = len(queue.items) == 1 and queue.leader.logic_offset == 0
         not_zero = {} if only else {"setZeroIfNotFound": "false"}
-        answer: RemotingCommand | None = None
-        empty: LogicQueueMappingItem | None = None
-        for item in reversed(decided(queue.items)):
-            try:
-                answer = await self._ask(queue, item, connection, request, not_zero)
-            except RequestRefusedError:
-                if not item.is_empty:
-                    raise
-                empty = item
+        remark: str | None = "Not found, maybe this group consumer boot first"
+        silent: LogicQueueMappingItem | None = None
+        has_gone_back = False
+        for item in reversed(known):
+            if has_gone_back and item.is_empty:
                 continue
-            if answer.code == ResponseCode.SUCCESS:
+            answer = await self._ask_if_there(queue, item, connection, request, not_zero)
+            if answer is None:
+                silent = item
+            elif answer.code == ResponseCode.SUCCESS:
                 return _with_offset(answer, item.to_logic(int(answer.ext["offset"])))
-            if answer.code != ResponseCode.QUERY_NOT_FOUND:
+            elif answer.code == ResponseCode.QUERY_NOT_FOUND:
+                remark = answer.remark
+                has_gone_back = has_gone_back or answer.ext.get("maxqWentBack") == "true"
+            else:
                 return answer
-        if empty is not None:  # the group may have begun there
-            return _with_offset(request.reply(), empty.logic_offset)
-        return answer or request.reply(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+        if silent is not None and all(item.is_empty for item in known if item.gen < silent.gen):
+            return _with_offset(request.reply(), silent.logic_offset)  # nothing lies before it: the group may be there
+        return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
     async def _update_consumer_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
@@ -333,31 +348,43 @@ class StaticTopicGate:
         """Commit in the part that holds the offset, and end what the group has committed in later ones: it has gone
         back. While an operator's reset waits for the next pull, commits are ignored."""
         fields = HeaderFields(request.ext)
-        offset = fields.required_long("commitOffset")
-        item = queue.item_at(offset)
-        if self._is_reset(queue, request):
-            return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+        offset, group = fields.required_long("commitOffset"), fields.required_str("consumerGroup")
+        async with self._changes.turn(_changed(queue, group)):
+            queue = self._as_it_is(queue)
+            item, physical = queue.place(offset)
+            if self._is_reset(queue, request):
+                return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+            if fields.opt_bool("maxqIfNone") and len(queue.items) > 1:
+                known = await self._committed(queue, connection, request)
+                if known.code != ResponseCode.QUERY_NOT_FOUND:
+                    return request.reply(known.code, known.remark)
+            physical = max(physical, item.start_offset)  # below it: of a part that has expired
+            answer = await self._ask(queue, item, connection, request, {"commitOffset": str(physical)})
+            if answer.code != ResponseCode.SUCCESS or fields.opt_bool("maxqIfAhead"):
+                return answer
+            return await self._take_back(queue, item, connection, request, answer)
+
+    async def _take_back(
+        self,
+        queue: GlobalQueue,
+        item: LogicQueueMappingItem,
+        connection: Connection,
+        request: RemotingCommand,
+        answer: RemotingCommand,
+    ) -> RemotingCommand:
+        """End what a group has committed behind an item; returns the last answer. One without messages whose broker is
+        away is passed over: the last one notes that the group has gone back, so that the other does not count."""
         later = [other for other in decided(queue.items) if other.gen > item.gen]
-        if fields.opt_bool("maxqIfNone") and len(queue.items) > 1:
-            known = await self._committed(queue, connection, request)
-            if known.code != ResponseCode.QUERY_NOT_FOUND:
-                return request.reply(known.code, known.remark)
-        physical = max(item.to_physical(offset), item.start_offset)  # below it: of a part that has expired
-        ext = {"commitOffset": str(physical)}
-        group = fields.required_str("consumerGroup")
-
-        def further() -> list[int]:
-            """Return what the group has committed in the later parts that are here."""
-            here = (other for other in later if queue.is_here(other))
-            return [self._offsets.query_committed(group, queue.topic, other.queue_id) for other in here]
-
-        before = further()
-        answer = await self._ask(queue, item, connection, request, ext)
-        if fields.opt_bool("maxqIfAhead") or further() != before:  # the group has gone on while a broker was asked
-            return answer
         for other in later:
-            if answer.code == ResponseCode.SUCCESS:
-                answer = await self._ask(queue, other, connection, request, {"commitOffset": "-1"})
+            ext = {"commitOffset": "-1"}
+            if other is not later[-1]:
+                told = await self._ask_if_there(queue, other, connection, request, ext)
+            else:
+                ext |= {"maxqGoesBack": "true"} if any(passed.is_empty for passed in later) else {}
+                told = await self._ask(queue, other, connection, request, ext)
+            if told is not None and told.code != ResponseCode.SUCCESS:
+                return told
+            answer = told or answer
         return answer
 
     async def _committed(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -393,10 +420,25 @@ class StaticTopicGate:
     async def _reset_queue(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
+        """Reset a group in all parts of a queue, if each of them would do it. See `_reset_parts`."""
+        async with self._changes.turn(_changed(queue, request.ext.get("group", ""))):
+            queue = self._as_it_is(queue)
+            answer = await self._reset_parts(queue, connection, request, only_checks=True)
+            if answer.code == ResponseCode.SUCCESS:
+                answer = await self._reset_parts(queue, connection, request)
+            return answer
+
+    async def _reset_parts(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand, *, only_checks: bool = False
+    ) -> RemotingCommand:
         """Reset a group in all parts of a queue, the leader's last, which then tells the members. Those that pop find
         the place in each part; those that pull go on in the first part in which the place is not the end: behind it
         they have committed nothing. A part that ends before the place, and whose broker is away, is left out: what a
-        group has committed there counts for nothing beside the place. (Those that pop go on there when it is back.)
+        group has committed there counts for nothing beside the place. (Those that pop go on there when it is back.) So
+        is one that never had a message.
+
+        Args:
+            only_checks: ask the parts whether they would do it, and change nothing.
 
         Returns:
             The answer of the last part, with the global offset; the first refusal.
@@ -411,29 +453,36 @@ class StaticTopicGate:
         fields = HeaderFields(request.ext)
         offset = fields.opt_long("offset")
         has_offset = offset is not None and offset >= 0 and (fields.opt_int("queueId") or 0) >= 0
-        wanted = queue.item_at(offset) if has_offset and offset is not None else None
+        wanted, place = queue.place(offset) if has_offset and offset is not None else (None, 0)
         found: int | None = None
         answer = request.reply()
         for item in queue.items:
             ext = {"offset": "-1"}
+            if only_checks:
+                ext |= {"maxqOnlyChecks": "true"}
             if found is not None:
                 ext |= {"maxqGoesBack": "true"}
-            if wanted is not None and offset is not None:
+            if wanted is not None:
                 ext |= {"timestamp": "-1" if item.gen < wanted.gen else "0"}  # the end, or the start
-            if item is wanted and offset is not None:
-                ext |= {"offset": str(min(item.to_physical(offset), item.end_offset if item.has_end else _END))}
+            if item is wanted:
+                ext |= {"offset": str(place)}
             try:
-                answer = await self._ask(queue, item, connection, request, ext)
+                told = await self._ask_if_there(queue, item, connection, request, ext)
             except RequestRefusedError as error:
+                self._as_it_is(queue)
                 if found is None and await self._ends_before(queue, item, wanted, connection, request):
-                    log.warning("group %s is not reset in a part of %s-%d that ends before the place: %s",
-                                fields.opt_str("group"), queue.topic, queue.global_id, error)  # fmt: skip
+                    if only_checks:
+                        log.warning("group %s is not reset in a part of %s-%d that ends before the place: %s",
+                                    fields.opt_str("group"), queue.topic, queue.global_id, error)  # fmt: skip
                     continue
                 raise RequestRefusedError(
                     error.response_code,
                     f"{error}. The group may have to go on in that part or behind it, and nothing else is known of "
                     f"queue {queue.global_id}: start the broker, and reset again",
                 ) from error
+            if told is None:
+                continue
+            answer = told
             if answer.code != ResponseCode.SUCCESS:
                 return answer
             (physical,) = ResetOffsetBody.decode(answer.body_bytes).offset_table.values()
@@ -487,20 +536,25 @@ class StaticTopicGate:
 
     async def _send_where_it_was_set(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
-    ) -> RemotingCommand:
+    ) -> RemotingCommand | None:
         """End the reset that waits for a group, and answer its pull with the offset at which it is to go on."""
-        answer = await self._committed(queue, connection, request)
-        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
-            return answer
         group = request.ext.get("consumerGroup", "")
-        waiting = await self._offsets.take_reset(
-            queue.topic, group, queue.leader.queue_id, can_be_told=lambda: not connection.is_closed
-        )
-        if answer.code == ResponseCode.SUCCESS:
-            place = int(answer.ext["offset"])
-        else:  # the topic was deleted, and its offsets with it
-            place = queue.leader.to_logic(waiting or 0)
-        return _go_to(request, place, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        async with self._changes.turn(_changed(queue, group)):
+            queue = self._as_it_is(queue)
+            if self._is_reset(queue, request):
+                answer = await self._committed(queue, connection, request)
+                if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+                    return answer
+                waiting = await self._offsets.take_reset(
+                    queue.topic, group, queue.leader.queue_id, can_be_told=lambda: not connection.is_closed
+                )
+                if answer.code == ResponseCode.SUCCESS:
+                    place = int(answer.ext["offset"])
+                else:  # the topic was deleted, and its offsets with it
+                    place = queue.leader.to_logic(waiting or 0)
+                return _go_to(request, place, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        pulled = self._pull(queue, connection, request)  # another member has heard of it meanwhile
+        return await pulled if inspect.isawaitable(pulled) else pulled
 
     async def _search_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
@@ -568,15 +622,38 @@ class StaticTopicGate:
         request: RemotingCommand,
         ext: dict[str, str],
     ) -> RemotingCommand:
-        """Return the answer about an item, on any broker, unchanged."""
+        """Return the answer about an item, on any broker, unchanged. Raises RequestRefusedError if the queue has moved
+        on when it comes."""
         ext = {**ext, "queueId": str(item.queue_id)}
         if not queue.is_here(item):
-            return await self._elsewhere(item, request, ext, lambda reply: reply)
-        answer = self._here(connection, request, ext, lambda reply: reply)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        assert isinstance(answer, RemotingCommand), "questions about offsets are answered at once"
-        return answer
+            answer = await self._elsewhere(item, request, ext, lambda reply: reply)
+            self._as_it_is(queue)
+            return answer
+        found = self._here(connection, request, ext, lambda reply: reply)
+        if inspect.isawaitable(found):
+            found = await found
+        assert isinstance(found, RemotingCommand), "questions about offsets are answered at once"
+        return found
+
+    async def _ask_if_there(
+        self,
+        queue: GlobalQueue,
+        item: LogicQueueMappingItem,
+        connection: Connection,
+        request: RemotingCommand,
+        ext: dict[str, str],
+    ) -> RemotingCommand | None:
+        """Return the answer about an item as `_ask` does; None if it never had a message, and its broker is away or
+        does not do it."""
+        try:
+            answer = await self._ask(queue, item, connection, request, ext)
+        except RequestRefusedError:
+            self._as_it_is(queue)
+            if item.is_empty:
+                return None
+            raise
+        does = answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        return answer if does or not item.is_empty else None
 
 
 def _go_on(request: RemotingCommand, item: LogicQueueMappingItem) -> RemotingCommand:
@@ -601,6 +678,22 @@ def _sends_nowhere(request: RemotingCommand, reply: RemotingCommand) -> bool:
 
 def _by_a_stand_in(reply: RemotingCommand) -> RemotingCommand:
     return replace(reply, ext={**reply.ext, STANDS_IN: "true"})
+
+
+def _changed(queue: GlobalQueue, group: str) -> tuple[str, str, int]:
+    """Return the key of what changes the offset of a group in a global queue."""
+    return queue.topic, group, queue.global_id
+
+
+def _led_queue(detail: TopicQueueMappingDetail, global_id: int) -> GlobalQueue:
+    """Return a global queue that this broker leads. Raises RequestRefusedError if it leads it not."""
+    items = detail.hosted_queues.get(global_id, [])
+    if not _leads(detail, items):
+        raise RequestRefusedError(
+            ResponseCode.NOT_LEADER_FOR_QUEUE,
+            f"{detail.topic}-{global_id} does not exist in request process of current broker {detail.bname}",
+        )
+    return GlobalQueue(detail, global_id, items)
 
 
 def _led(detail: TopicQueueMappingDetail) -> list[int]:

@@ -124,17 +124,18 @@ class TopicQueueMappingCleanService:
         return chains
 
     async def _carry_progress(self, topic: str, items: Sequence[LogicQueueMappingItem]) -> None:
-        """Let groups that have an offset in the first part only continue at the start of the second."""
-        first, second = items[:2]
+        """Let groups that have an offset in the first part only continue at the start of the next that has messages."""
+        first, known = items[0], decided(items[1:])
+        following = next((item for item in known if not item.is_empty), known[-1])
         answer = await self._ask(first.bname, topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
         for group in GroupList.decode(answer.body_bytes).group_list:
             if not await self._has_progress(topic, group, first):
                 continue
-            later = [await self._has_progress(topic, group, item) for item in decided(items[1:])]
+            later = [await self._has_progress(topic, group, item) for item in known]
             if not any(later):
-                ext = {"consumerGroup": group, "queueId": str(second.queue_id)}
-                ext["commitOffset"] = str(second.start_offset)
-                await self._ask(second.bname, topic, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+                ext = {"consumerGroup": group, "queueId": str(following.queue_id)}
+                ext["commitOffset"] = str(following.start_offset)
+                await self._ask(following.bname, topic, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
 
     async def _has_progress(self, topic: str, group: str, item: LogicQueueMappingItem) -> bool:
         ext = {"consumerGroup": group, "queueId": str(item.queue_id), "setZeroIfNotFound": "false"}

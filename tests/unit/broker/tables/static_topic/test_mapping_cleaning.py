@@ -137,6 +137,15 @@ def test_groups_that_stopped_in_it_go_on_with_the_next_part() -> None:
     assert later == {(C, 5, "stopped"): 7, (A, 7, "further"): 9}
 
 
+def test_groups_that_stopped_in_it_go_on_behind_parts_that_never_had_a_message() -> None:
+    """What is said there does not count for a group that has gone back from a later part."""
+    cleaning = Cleaning([Item(0, 3, B, 0), Item(1, 5, C, 10_000, 7, 7), Item(2, 7, A, 20_000, 2)])
+    cleaning.brokers.ends[B, 3] = (100, 100)
+    cleaning.brokers.progress = {(B, 3, "stopped"): 40}
+    cleaning.clean()
+    assert cleaning.brokers.progress == {(B, 3, "stopped"): 40, (A, 7, "stopped"): 2}
+
+
 def test_a_part_stays_while_the_groups_places_cannot_be_kept() -> None:
     cleaning = Cleaning(led())
     cleaning.brokers.ends[B, 3] = (100, 100)
