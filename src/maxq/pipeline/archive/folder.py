@@ -126,7 +126,7 @@ class ArchiveFolder:
     def _create(self, name: str, data: bytes) -> bool:
         """Write a file as a whole; returns False if the name exists."""
         full = self._full(name)
-        self.filesystem.create_dir(os.path.dirname(full), recursive=True)
+        self._make_folder(os.path.dirname(full))
         if not self.is_local:
             if self.exists(name):
                 return False
@@ -156,7 +156,7 @@ class ArchiveFolder:
 
     def _lock(self, name: str) -> SystemDiskLock | None:
         path = self._full(_lock_name(name))
-        self.filesystem.create_dir(os.path.dirname(path), recursive=True)
+        self._make_folder(os.path.dirname(path))
         if not self.is_local:
             self._create(_lock_name(name), b"")
             return None
@@ -222,13 +222,20 @@ class ArchiveFolder:
     def move(self, source: str, target: str) -> None:
         """Move a data file to its final place, durably where the file system supports that."""
         full = self._full(target)
-        self.filesystem.create_dir(os.path.dirname(full), recursive=True)
+        self._make_folder(os.path.dirname(full))
         if not self.is_local:
             self.filesystem.move(self._full(source), full)
             return
         files, staged = DurableFiles(), Path(self._full(source))
         files.sync(staged)
         files.rename(staged, Path(full))
+
+    def _make_folder(self, full: str) -> None:
+        """Make a folder, with those above it, durably where the file system supports that."""
+        if self.is_local:
+            DurableFiles().make_folders(Path(full))
+        else:
+            self.filesystem.create_dir(full, recursive=True)
 
     def _full(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root

@@ -181,6 +181,11 @@ class DurableFiles:
 
     # --- names ---
 
+    def make_folders(self, folder: Path) -> None:
+        """Make a folder and those above it, durably, if it is missing."""
+        if not folder.exists():
+            _sync_folders(_make_folders(folder))
+
     def add_name(self, source: Path, target: Path) -> None:
         """Give a file another name, or copy it on a file system without hard links."""
         try:

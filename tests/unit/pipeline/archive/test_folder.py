@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +14,7 @@ from maxq.pipeline.archive.file_stats import entry_of, partition_of
 from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files import durable_files
 
 PLACE = "topic=%25RETRY%25g/date=2026-11-21"
 
@@ -90,6 +91,28 @@ def test_what_a_dead_run_placed_is_removed_by_the_next_and_never_counted(folder:
         assert run.removed[1].endswith("half.parquet")
     assert folder.data_files() == [kept[0].path]
     assert not list((Path(folder.root) / "_runs").iterdir())
+
+
+def test_new_folders_are_durable_before_the_manifest_names_what_is_in_them(
+    folder: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of power could take a topic's first file from an archive whose manifest had it."""
+    synced: list[Path] = []
+    whole = durable_files.sync_folder
+
+    def sync_folder(path: PurePath) -> None:
+        synced.append(Path(path))
+        whole(path)
+
+    monkeypatch.setattr(durable_files, "sync_folder", sync_folder)
+    root = Path(folder.root)
+    with folder.run() as run:
+        (entry,) = write(run, table(0, [0]))
+        place = (root / entry.path).parent
+        assert {root.parent, root, place.parent, place} <= {*synced}
+        synced.clear()
+        folder.commit(lambda manifest: manifest.changed([entry]))
+        assert {root, root / "_manifest"} <= {*synced}
 
 
 def test_files_of_a_run_that_lives_stay(folder: ArchiveFolder) -> None:
