@@ -128,7 +128,7 @@ def test_a_topic_that_was_made_again_with_more_messages_is_refused(
     with pytest.raises(PipelineError, match=r"Anew/broker-a/0 was archived up to offset 9, and then its topic"):
         write_batch(batch, archive)  # of a stream with failOnDataLoss=false: its first offsets are there
 
-    monkeypatch.setattr(archive_job, "deleted_now", lambda *_: {})  # as of Java's brokers, which do not tell
+    monkeypatch.setattr(archive_job, "deleted_now", lambda *_, **__: {})  # as of Java's brokers, which do not tell
     for work in (lambda: archive_once(spark, archive), lambda: write_batch(batch, archive)):
         with pytest.raises(PipelineError, match="Anew/broker-a/0 has another message at offset 9 than the archive"):
             work()

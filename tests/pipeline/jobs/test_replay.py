@@ -24,6 +24,8 @@ from maxq.api import (
     PushConsumer,
 )
 from maxq.errors import ConfigError, DataLossError
+from maxq.pipeline.archive.folder import ArchiveFolder
+from maxq.pipeline.archive.record import SentRecord
 from maxq.pipeline.jobs import dlq
 from maxq.pipeline.jobs import replay as replay_job
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, archive_once
@@ -137,6 +139,35 @@ def test_a_piece_that_was_sent_before_a_crash_is_not_sent_twice(
         {"Source/broker-a/0": [[MESSAGES, MESSAGES]]},
         {"Source/broker-a/0": [[MESSAGES, MESSAGES]]},
     ]
+
+
+def test_what_the_archive_lost_of_a_piece_that_was_begun_is_not_recorded_as_sent(
+    spark: SparkSession,
+    standalone: maxq.Standalone,
+    cluster: dict[str, str],
+    producer: Producer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A damaged file is taken out by `archive verify --repair`, and its messages are archived once more."""
+    make(standalone, "Repaired")
+    taken = ArchiveConfig(str(tmp_path / "archive"), {**cluster, "subscribe": "Repaired"})
+    for first in (0, 10):
+        messages = [Message("Repaired", b"%d" % n) for n in range(first, first + 10)]
+        producer.send_batch(messages, queue=MessageQueue("Repaired", "broker-a", 0))
+        assert archive_once(spark, taken).rows == 10
+    folder = ArchiveFolder(taken.path)
+    make(standalone, "Repaired-again")
+    config = ReplayConfig(cluster, taken.path, mapped=Mapped(topic="Repaired-again"), record=tmp_path / "record")
+    SentRecord(tmp_path / "record", config.what).begin_piece(folder.manifest().coverage())
+    (damaged,) = (entry.path for entry in folder.manifest().files if entry.queues[0].first == 10)
+    folder.commit(lambda manifest: manifest.changed([], [damaged]))
+    assert replay(spark, config).rows == 10
+    assert done_of(tmp_path / "record") == {"Repaired/broker-a/0": [[0, 9]]}
+    assert "the archive has no more Repaired/broker-a/0 [(10, 19)]" in caplog.text
+    assert archive_once(spark, taken).rows == 10
+    assert replay(spark, config).rows == 10
+    assert load(spark, cluster, "Repaired-again").count() == 20
 
 
 @pytest.mark.parametrize("keeps", ["keys", "tags"])

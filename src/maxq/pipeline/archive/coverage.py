@@ -12,7 +12,14 @@ from maxq.pipeline.archive.ranges import Range, size, subtract
 from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, to_json
-from maxq.pipeline.source.positions import QueueEnds, name_of, resolve, selected_queues, tell_of_slaves
+from maxq.pipeline.source.positions import (
+    QueueEnds,
+    ask_until_answered,
+    name_of,
+    resolve,
+    selected_queues,
+    tell_of_slaves,
+)
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
@@ -79,12 +86,25 @@ def broker_ranges(options: ReadOptions, coverage: Coverage) -> dict[MessageQueue
     return {queue: (start[queue], max(start[queue], end[queue])) for queue in sorted(queues)}
 
 
-def incarnations(options: ConnectionOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+def incarnations(
+    options: ConnectionOptions, queues: Iterable[MessageQueue], *, waits: bool = True
+) -> dict[MessageQueue, int]:
     """Return, by queue, the physical offset in its broker's log at which its topic was deleted last. Queues of topics
-    that were never deleted are left out, those of Java's brokers, which do not tell, and those of static topics,
-    whose messages lie in the logs of several brokers."""
+    that were never deleted are left out, those of Java's brokers, which do not tell, those of brokers that no name
+    server knows, and those of static topics, whose messages lie in the logs of several brokers.
+
+    Args:
+        waits: for brokers that do not answer at once; else their queues are left out.
+
+    Raises:
+        PipelineError: one does not answer within rocketmq.brokerWait.
+    """
     with WireClient(options) as client:
-        seen, _ = client.max_offsets(queue for queue in queues if not is_mock_broker(queue.broker_name))
+        asked = [queue for queue in queues if not is_mock_broker(queue.broker_name) and client.candidates(queue)]
+        if waits:
+            seen = ask_until_answered(client, client.max_offsets, asked, but_deleted=True)
+        else:
+            seen, _ = client.max_offsets(asked)
     return {queue: one.incarnation for queue, one in seen.items() if one.incarnation}
 
 

@@ -9,6 +9,7 @@ the next run passes over. With exactly-once (MaxQ brokers) a piece is delivered 
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
@@ -45,6 +46,8 @@ from maxq.pipeline.transforms.replay import (
 )
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
+
+log: Final = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 << 20
 ANY_PACE: Final = Pace()
@@ -97,12 +100,14 @@ class ReplayPiece:
     Attributes:
         examined: all messages at `ranges`; those of `chosen` are sent.
         rows: how many were to be sent when they were counted; None: they were not counted, because they stay.
+        away: those offsets of an archive's piece that the archive has no more, as after `archive verify --repair`.
     """
 
     examined: DataFrame
     chosen: Chosen
     ranges: Ranges
     rows: int | None = None
+    away: Ranges = field(default_factory=dict)
 
     @property
     def messages(self) -> DataFrame:
@@ -156,26 +161,30 @@ def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None)
     """Yield the remaining work, in the order in which it is to be done."""
     done = {} if record is None else record.coverage
     if record is not None and record.pending:
-        pending = record.pending
-        messages = only_covered(_messages_of(spark, config, pending), pending)
-        yield ReplayPiece(messages, config.chosen, pending, record.pending_rows)
-        done = merged(done, pending)
+        piece = _pending_piece(spark, config, record)
+        yield piece
+        done = merged(done, piece.ranges)
     if config.archive is not None:
         yield from _archive_pieces(spark, config, config.archive, done)
     else:
         yield from _store_pieces(spark, config, done)
 
 
-def _messages_of(spark: SparkSession, config: ReplayConfig, ranges: Ranges) -> DataFrame:
-    """Return messages that include those with these offsets."""
+def _pending_piece(spark: SparkSession, config: ReplayConfig, record: SentRecord) -> ReplayPiece:
+    """Return the piece that an earlier run began."""
+    pending = record.pending
     if config.archive is None:
-        return store_messages(spark, _store_source(config))
+        messages = store_messages(spark, _store_source(config))
+        return ReplayPiece(only_covered(messages, pending), config.chosen, pending, record.pending_rows)
     files = [
         entry
         for entry in ArchiveFolder(config.archive).existing().files
-        if any(intersect(part.ranges, ranges.get(entry.queue(part), ())) for part in entry.queues)
+        if any(intersect(part.ranges, pending.get(entry.queue(part), ())) for part in entry.queues)
     ]
-    return read_archive(spark, config.archive, files=files)
+    there = coverage_of(files)
+    away = {queue: left for queue, some in pending.items() if (left := subtract(some, there.get(queue, ())))}
+    messages = only_covered(read_archive(spark, config.archive, files=files), pending)
+    return ReplayPiece(messages, config.chosen, pending, away=away)
 
 
 def merged(some: Ranges, others: Ranges) -> dict[MessageQueue, list[Range]]:
@@ -317,6 +326,7 @@ def send_pieces(
             sent = _sent_before(chosen)
         elif record is not None:
             record.begin_piece(piece.ranges, piece.rows)
+        unsent = {} if sent is not None else piece.away
         if sent is None:
             ordered = in_order(piece.messages, tasks)
             if pace.speed is not None:
@@ -325,11 +335,18 @@ def send_pieces(
                 ordered = timed(ordered, pace.speed, start_ms=start_ms, first_ms=first_ms)
             sent = _write(form(ordered), chosen)
         rows, count = rows + sent, count + 1
-        gone = _gone(piece) if piece.rows is not None and sent < piece.rows else {}
+        counted = sent if piece.rows is None else piece.rows
+        if sent < counted:
+            unsent = _gone(piece)
         if record is not None:
-            record.add(sent, {queue: subtract(some, gone.get(queue, ())) for queue, some in piece.ranges.items()})
-        if piece.rows is not None and sent < piece.rows:
-            _tell_gone(gone, sent, piece.rows, losses)
+            record.add(sent, {queue: subtract(some, unsent.get(queue, ())) for queue, some in piece.ranges.items()})
+        if sent < counted:
+            _tell_gone(unsent, sent, counted, losses)
+        elif unsent:
+            log.warning(
+                "the archive has no more %s, which an earlier run was to send: they are sent when they are archived "
+                "again", ", ".join(f"{name_of(queue)} {list(some)}" for queue, some in sorted(unsent.items())),
+            )  # fmt: skip
     return SentResult(rows, count, before)
 
 

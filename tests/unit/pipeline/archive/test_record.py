@@ -1,7 +1,10 @@
 """The record of what was sent again."""
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.record import SentRecord, piece_name
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, deleted_in_stores
 from maxq.pipeline.options.read_options import ConnectionOptions
+from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import Standalone
@@ -122,3 +126,26 @@ def test_brokers_and_stores_say_that_a_topic_was_made_again(tmp_path: Path) -> N
         make_again(server)
     with pytest.raises(ConfigError, match="T/broker-a/0 whose topic was deleted since"):
         SentRecord(tmp_path / "replayed", "work", replayed)
+
+
+def test_a_broker_that_does_not_answer_at_once_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its topic counted as one that was never deleted; a record that noted so was refused later."""
+    whole, questions = WireClient.max_offsets, count()
+
+    def silent_at_first(client: WireClient, queues: Iterable[MessageQueue]) -> Any:
+        asked = list(queues)
+        if next(questions) == 0:
+            return {}, {queue: OSError("no answer") for queue in asked}
+        return whole(client, asked)
+
+    with Standalone(tmp_path / "store") as server:
+        make_again(server)
+        make_again(server)
+        connection = ConnectionOptions(server.namesrv_address)
+        known = incarnations(connection, [OTHER])
+        monkeypatch.setattr(WireClient, "max_offsets", silent_at_first)
+        assert incarnations(connection, [OTHER, MessageQueue("T", "no-such-broker", 0)]) == known
+    assert known[OTHER] > 0
+    assert "1 queues, such as" in caplog.text

@@ -222,12 +222,14 @@ def check_not_deleted(spark: SparkSession, path: str, deleted: Mapping[MessageQu
             )
 
 
-def deleted_now(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Return, by queue, at which physical offset the topic was deleted last, according to brokers or store
-    directories."""
+def deleted_now(
+    config: ArchiveConfig, queues: Iterable[MessageQueue], *, waits: bool = True
+) -> dict[MessageQueue, int]:
+    """Return, by queue, at which physical offset the topic was deleted last, according to brokers (see `incarnations`)
+    or store directories."""
     if config.store:
         return deleted_in_stores(config, queues)
-    return incarnations(_batch_options(config).connection, queues)
+    return incarnations(_batch_options(config).connection, queues, waits=waits)
 
 
 def deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -324,10 +326,10 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
 
 def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> None:
     """Check that a stream with failOnDataLoss=false, which continues where a topic was made again, uses another
-    archive."""
+    archive. Brokers that are away have no messages in this batch."""
     options = _batch_options(config)
     queues = [queue for queue in manifest.coverage() if options.selection.names(queue.topic)]
-    check_not_deleted(spark, config.path, deleted_now(config, queues), manifest)
+    check_not_deleted(spark, config.path, deleted_now(config, queues, waits=False), manifest)
 
 
 def _stream_start(spark: SparkSession, config: ArchiveConfig, folder: ArchiveFolder) -> dict[str, Any]:
