@@ -153,7 +153,7 @@ def verify(
             + ("all is well" if result.ok else "there are faults")
         ]
         if repair:
-            notes.append(f"{removed} files were taken out: run the archive again")
+            notes.append(f"{removed} files were taken out (damaged ones are in _damaged): run the archive again")
         rows = [[finding[name] for name in names] for finding in summary["findings"]]
         show(Report({name: f"#{name}" for name in names}, rows, notes=notes), Style.TEXT)
     if not result.ok:

@@ -2,8 +2,15 @@
 
 import pyarrow as pa
 
-from maxq.pipeline.archive.coverage import DAMAGED_FILE, MISSING_FILE, OVERLAP, WRONG_ENTRY, Finding
-from maxq.pipeline.archive.file_stats import entry_of
+from maxq.pipeline.archive.coverage import (
+    DAMAGED_FILE,
+    MISSING_FILE,
+    OVERLAP,
+    UNREADABLE_FILE,
+    WRONG_ENTRY,
+    Finding,
+)
+from maxq.pipeline.archive.file_stats import crc_of, entry_of
 from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
 
@@ -24,13 +31,22 @@ def check_file(folder: ArchiveFolder, entry: FileEntry, *, quick: bool = False) 
         return []
     try:
         found = entry_of(folder.filesystem, folder.root, entry.path, entry.run)
-    except (OSError, pa.ArrowException, KeyError) as error:
-        return _findings(DAMAGED_FILE, entry, f"it cannot be read: {error}")
+    except (OSError, pa.ArrowException, KeyError) as error:  # pyarrow has OSErrors for damage, too
+        return _findings(_kind_of_unread(folder, entry), entry, f"it cannot be read: {error}")
     if found.crc != entry.crc:
         return _findings(DAMAGED_FILE, entry, f"its CRC-32 is {found.crc:08x} and should be {entry.crc:08x}")
     if found != entry:
         return _findings(WRONG_ENTRY, entry, "its rows are not those that the manifest says")
     return []
+
+
+def _kind_of_unread(folder: ArchiveFolder, entry: FileEntry) -> str:
+    """Return the kind of a file whose rows cannot be read."""
+    try:
+        crc_of(folder.filesystem, f"{folder.root}/{entry.path}")
+    except OSError:
+        return UNREADABLE_FILE
+    return DAMAGED_FILE
 
 
 def overlap_findings(manifest: Manifest) -> list[Finding]:

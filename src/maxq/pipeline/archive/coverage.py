@@ -31,11 +31,12 @@ GAP: Final = "gap"  # the broker has messages that the archive has not, before o
 OVERLAP: Final = "overlap"  # offsets that are there twice
 MISSING_FILE: Final = "missing-file"
 DAMAGED_FILE: Final = "damaged-file"
+UNREADABLE_FILE: Final = "unreadable-file"  # the file system refuses to give its bytes, now
 WRONG_ENTRY: Final = "wrong-entry"  # the file is whole and is not what the manifest says
 BEHIND: Final = "behind"  # not archived yet: the end of a queue
 ABSENT: Final = "absent"  # offsets that hold no message on the broker either (compaction topics)
 ORPHAN: Final = "orphan"  # left by a run that died; the next one removes it
-FAULTS: Final = (GAP, OVERLAP, MISSING_FILE, DAMAGED_FILE, WRONG_ENTRY)
+FAULTS: Final = (GAP, OVERLAP, MISSING_FILE, DAMAGED_FILE, UNREADABLE_FILE, WRONG_ENTRY)
 
 
 @dataclass(frozen=True)

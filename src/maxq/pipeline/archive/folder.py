@@ -3,6 +3,7 @@
     topic=Orders/date=2026-11-21/<run>-0000.parquet     data, one topic and one day of storing (UTC) each
     _manifest/000000000012.jsonl                        the manifest; the highest number counts
     _runs/<run>.lock, _runs/<run>/                      a run that writes: locked while it lives, and its files so far
+    _damaged/                                           files that were taken out because they are damaged
 
 A data file counts when the manifest names it. A run writes below _runs, moves the files to their places and then makes
 the manifest's next version. Making one fails if another run made it first; the change is then tried on that version.
@@ -30,6 +31,7 @@ from maxq.runtime.files.system import SystemClock, SystemDiskLock, SystemRng
 
 _MANIFESTS: Final = "_manifest"
 _RUNS: Final = "_runs"
+_DAMAGED: Final = "_damaged"
 _KEPT_VERSIONS: Final = 3  # readers of the last ones find them
 _DEAD_AFTER_MS: Final = 24 * 3600 * 1000  # where locks do not reach
 _ATTEMPTS: Final = 20
@@ -200,6 +202,24 @@ class ArchiveFolder:
         return [path for path in there if path not in named and not alive[_run_of(path)]]
 
     # --- files -------------------------------------------------------------------------------------------------------
+
+    def take_out(self, paths: Iterable[str]) -> None:
+        """Take missing and damaged files out of the manifest. Damaged ones are kept in a folder aside: if no broker has
+        their messages any more, what can be read of them is all that there is.
+
+        Raises:
+            PipelineError: other runs have changed these files meanwhile; all is as it was.
+        """
+        bad = sorted(paths)
+        there = [path for path in bad if self.exists(path)]
+        for path in there:
+            self.move(path, f"{_DAMAGED}/{path}")
+        try:
+            self.commit(lambda manifest: manifest.changed([], bad))
+        except PipelineError:
+            for path in there:
+                self.move(f"{_DAMAGED}/{path}", path)
+            raise
 
     def data_files(self) -> list[str]:
         """Return every data file in its final place."""

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.archive import check, file_stats
+from maxq.pipeline.archive.check import check_file
+from maxq.pipeline.archive.coverage import DAMAGED_FILE, UNREADABLE_FILE
 from maxq.pipeline.archive.file_stats import entry_of, partition_of
 from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
@@ -182,3 +185,40 @@ def test_few_versions_are_kept(folder: ArchiveFolder) -> None:
 def test_a_folder_without_a_manifest_is_no_archive(folder: ArchiveFolder) -> None:
     with pytest.raises(ConfigError, match="holds no archive"):
         folder.existing()
+
+
+def test_a_file_that_cannot_be_read_now_is_not_damaged(folder: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was deleted by `archive verify --repair`, though it was whole."""
+    with folder.run() as run:
+        (entry,) = write(run, table(0, [0]))
+        folder.commit(lambda manifest: manifest.changed([entry]))
+    assert check_file(folder, entry) == []
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_stats, "crc_of", refuse)
+        patch.setattr(check, "crc_of", refuse)
+        assert [one.kind for one in check_file(folder, entry)] == [UNREADABLE_FILE]
+    path = Path(folder.root) / entry.path
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1  # in the footer
+    path.write_bytes(data)
+    assert [one.kind for one in check_file(folder, entry)] == [DAMAGED_FILE]
+
+
+def test_a_damaged_file_that_is_taken_out_is_kept_aside(folder: ArchiveFolder) -> None:
+    """It was deleted, with the rows that could still be read, though no broker may have them any more."""
+    with folder.run() as run:
+        damaged, missing, kept = (write(run, table(queue, [0]))[0] for queue in range(3))
+        folder.commit(lambda manifest: manifest.changed([damaged, missing, kept]))
+    (Path(folder.root) / missing.path).unlink()
+    folder.take_out([damaged.path, missing.path])
+    assert [entry.path for entry in folder.manifest().files] == [kept.path]
+    with folder.run() as run:
+        assert run.removed == []
+    assert pq.read_table(Path(folder.root) / "_damaged" / damaged.path)["queueOffset"].to_pylist() == [0]
+    with pytest.raises(PipelineError, match="is no longer in the archive"):
+        folder.take_out([kept.path, missing.path])
+    assert folder.data_files() == [kept.path]

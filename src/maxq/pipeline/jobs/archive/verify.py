@@ -20,6 +20,7 @@ from maxq.pipeline.archive.coverage import (
     BEHIND,
     MISSING_FILE,
     ORPHAN,
+    UNREADABLE_FILE,
     Finding,
     broker_ranges,
     check_same_topics,
@@ -147,14 +148,13 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
 
 def archive_repair(spark: SparkSession, config: VerifyConfig) -> int:
     """Remove missing and damaged files from the manifest, so that the next run archives their messages anew, as far as
-    brokers still have them. Returns how many; damaged ones are deleted."""
+    brokers still have them. Files that cannot be read now, but may be later, stay. Returns how many were removed; see
+    ArchiveFolder.take_out for what becomes of them."""
     folder = ArchiveFolder(config.path)
     faults = check_files(spark, folder, folder.existing().files, quick=config.quick)
-    bad = sorted({one.file for one in faults if one.file is not None})
+    bad = {one.file for one in faults if one.file is not None and one.kind != UNREADABLE_FILE}
     if bad:
-        folder.commit(lambda manifest: manifest.changed([], bad))
-        for path in bad:
-            folder.delete(path)
+        folder.take_out(bad)
     return len(bad)
 
 
