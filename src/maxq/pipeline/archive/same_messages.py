@@ -68,13 +68,11 @@ def archived_messages(
                 table = parquet.read(columns=known)
         except (OSError, pa.ArrowInvalid):
             continue
-        for queue, offset in wanted.items():
-            rows = table.filter(
-                (pc.field("brokerName") == queue.broker_name)
-                & (pc.field("queueId") == queue.queue_id)
-                & (pc.field("queueOffset") == offset)
-            )
-            for message in _messages(rows):
+        rows = table.filter(pc.is_in(table["queueOffset"], value_set=pa.array(set(wanted.values()), pa.int64())))
+        places = zip(rows["brokerName"].to_pylist(), rows["queueId"].to_pylist(), _messages(rows), strict=True)
+        for broker, queue_id, message in places:
+            queue = MessageQueue(entry.topic, broker, queue_id)
+            if wanted.get(queue) == message.offset:
                 found[queue] = message
     return found
 
