@@ -264,7 +264,7 @@ def lows_of(client: WireClient, queues: Iterable[MessageQueue]) -> Offsets:
         PipelineError: as `ask_until_answered`.
     """
     seen = ask_until_answered(client, client.min_offsets, queues)
-    _tell_of_slaves(seen, "begin, and older messages that only the masters have are not read")
+    tell_of_slave_lows(seen)
     return offsets_of(seen)
 
 
@@ -288,6 +288,12 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
 def tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset]) -> None:
     """Log which queue ends were reported by slaves: messages that these have not copied yet are not read."""
     _tell_of_slaves(seen, "end, and messages that these have not copied yet are read later")
+
+
+def tell_of_slave_lows(seen: Mapping[MessageQueue, ReportedOffset]) -> None:
+    """Log which beginnings of queues were reported by slaves, unless these are offset 0."""
+    lows = {queue: one for queue, one in seen.items() if one.offset}
+    _tell_of_slaves(lows, "begin, and older messages that only the masters have are not read")
 
 
 def _tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset], what: str) -> None:

@@ -44,6 +44,7 @@ from maxq.pipeline.source.positions import (
     queues_there,
     resolve,
     selected_queues,
+    tell_of_slave_lows,
     tell_of_slaves,
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
@@ -258,7 +259,9 @@ class TopicStream:
         queues = sorted(new)
         if self._target is not None:
             return lows_of(self._client, queues)
-        return offsets_of(self._client.min_offsets(queues)[0]) if queues else {}
+        seen = self._client.min_offsets(queues)[0] if queues else {}
+        tell_of_slave_lows(seen)
+        return offsets_of(seen)
 
     def _incarnations(
         self, seen: Mapping[MessageQueue, ReportedOffset], before: Iterable[MessageQueue]
