@@ -385,8 +385,11 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
     check_order(folder, manifest, entries)
     new = coverage_of(entries)
     manifest = folder.manifest()
-    archived = new.keys() & manifest.coverage().keys()
+    archived = {queue: ranges[-1][1] for queue, ranges in manifest.coverage().items() if queue in new}
     check_not_deleted(messages.sparkSession, config.path, deleted_now(config, archived), manifest)
+    if not config.store:
+        ends = {queue: (last, last + 1) for queue, last in archived.items()}
+        check_brokers(_batch_options(config), ends, folder, manifest)
     placed = run.place(staged, entries)
 
     def change(manifest: Manifest) -> Manifest:
