@@ -381,6 +381,12 @@ class MessageStore:
         have no such units."""
         return self.reader.units(topic, queue_id, offset, count)
 
+    def is_in_queue(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
+        """Return whether a place of a queue is that of the record at a physical offset. Bytes that a client has sent as
+        part of a body may look like a record of any topic, but no queue names them."""
+        units = self.queue_units(topic, queue_id, queue_offset, 1)
+        return bool(units) and units[0][0] == physical_offset and units[0][2] != DAMAGED_TAGS_CODE
+
     def record_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
         """Return the record of the message at a place of a queue; None if there is none. The unit at the place of a
         damaged message names another record, which has its own place."""

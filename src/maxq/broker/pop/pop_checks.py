@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.processors.refusal import FAQ, Refusal
-from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, validate_reader
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, RequestRefusedError
@@ -106,6 +106,8 @@ class PopChecks:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, self._bad_queue(connection, topic, queue_id, config)
             )
+        if (why := validate_reader(group)) is not None:
+            raise RequestRefusedError(ResponseCode.NO_PERMISSION, why)
         found = self._groups.find_subscription_group_config(group)
         if found is None:
             raise RequestRefusedError(

@@ -32,10 +32,10 @@ Only the broker writes there. A record that is not as it says here is passed ove
 every start.
 
 Where reading begins is the offset of JOURNAL_GROUP, in the same file as the groups' own offsets: the first record of
-which something is still needed. The offset of SET_GROUP lies behind the last record with rows "r" that these offsets
-include: a group has gone on since, by pulls, of which the journal does not tell. A Java broker ignores all this. It
-finds every check point of a broker that ended in good
-order in the revive topic, for those are handed over then; after a crash it begins at the groups' committed offsets.
+which something is still needed. The offset of JOURNAL_SET_GROUP lies behind the last record with rows "r" that these
+offsets include: a group has gone on since, by pulls, of which the journal does not tell. A Java broker ignores all
+this. It finds every check point of a broker that ended in good order in the revive topic, for those are handed over
+then; after a crash it begins at the groups' committed offsets.
 """
 
 import logging
@@ -46,7 +46,7 @@ from typing import Any, Final
 import orjson
 
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
+from maxq.broker.tables.topic.topic_validator import JOURNAL_GROUP, JOURNAL_SET_GROUP, JOURNAL_TOPIC
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.record_layout import body_size_at, sys_flag_of
 from maxq.runtime.interfaces import Clock
@@ -58,8 +58,6 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
-JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
-SET_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP_SET"
 
 #: Instead of a physical offset: what was to be noted is not in the log, so nothing may be promised that rests on it.
 NOT_NOTED: Final = -1
@@ -104,7 +102,7 @@ class PopJournal:
     ) -> None:
         self._store = store
         self._offsets = offsets
-        offsets.oldest_keys = (f"{JOURNAL_TOPIC}@{JOURNAL_GROUP}", f"{JOURNAL_TOPIC}@{SET_GROUP}")
+        offsets.oldest_keys = (f"{JOURNAL_TOPIC}@{JOURNAL_GROUP}", f"{JOURNAL_TOPIC}@{JOURNAL_SET_GROUP}")
         self._clock = clock
         self._may_write = may_write
         self.known_to_slaves: Callable[[], int | None] = lambda: None
@@ -164,12 +162,12 @@ class PopJournal:
     def note_set(self, offset: int) -> None:
         """Note that the table of offsets has what the rows "r" of the record at queue offset `offset` say."""
         if not self.has_set(offset):
-            self._offsets.commit_offset("pop journal", SET_GROUP, JOURNAL_TOPIC, 0, offset + 1)
+            self._offsets.commit_offset("pop journal", JOURNAL_SET_GROUP, JOURNAL_TOPIC, 0, offset + 1)
 
     def has_set(self, offset: int) -> bool:
         """Return whether the table of offsets has what the rows "r" of the record at queue offset `offset` say, or what
         was committed since."""
-        return offset < self._offsets.query_offset(SET_GROUP, JOURNAL_TOPIC, 0)
+        return offset < self._offsets.query_offset(JOURNAL_SET_GROUP, JOURNAL_TOPIC, 0)
 
     def tells_of(self, topic: str, group: str, queue_id: int) -> bool:
         """Return whether the next start may read of messages of this queue that were given to the group, or where the

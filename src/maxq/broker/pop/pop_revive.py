@@ -20,6 +20,7 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
 from maxq.broker.pop.retry_writer import RetryWriter
 from maxq.broker.pop.revive_record_writer import ACK_INTERVAL_MS, LOGGED_AT, ReviveRecordWriter
+from maxq.broker.tables.topic.topic_validator import REVIVE_GROUP
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
@@ -31,7 +32,6 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
-REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 
 _LATE_ACKS_MS: Final = ACK_INTERVAL_MS + 1_000
 _UNITS: Final = 100

@@ -15,7 +15,7 @@ from typing import Final
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.unfinished_revives import UnfinishedRevives
-from maxq.broker.tables.topic.topic_validator import is_lmq, is_retry_topic
+from maxq.broker.tables.topic.topic_validator import REVIVE_GROUP, is_lmq, is_retry_topic
 from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
@@ -30,7 +30,6 @@ from maxq.store.store_results import GetMessageStatus, PutMessageResult, PutMess
 
 log = logging.getLogger(__name__)
 
-_READER: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 _OF_A_BATCH: Final = (const.PROPERTY_INNER_NUM, const.PROPERTY_INNER_BASE, const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
 _TOO_LARGE: Final = (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, PutMessageStatus.MESSAGE_ILLEGAL)
 _LATER: Final = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
@@ -155,7 +154,7 @@ class RetryWriter:
         """Returns the message; None if it no longer exists. Raises MaxQError if it cannot be read now."""
         if point.broker_name not in ("", self._own.broker_name):
             return await self._read_elsewhere(point.broker_name, point.topic, point.queue_id, offset)
-        result = self._store.get_message(_READER, point.topic, point.queue_id, offset, 1, None)
+        result = self._store.get_message(REVIVE_GROUP, point.topic, point.queue_id, offset, 1, None)
         if result.status in _LATER:
             raise MaxQError(f"the queue ends at {result.max_offset}")
         if result.status is not GetMessageStatus.FOUND or result.next_begin_offset <= offset:

@@ -10,7 +10,7 @@ Source:
 
 from typing import Final
 
-from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, is_not_allowed_send_topic
 from maxq.errors import MessageIllegalError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
@@ -60,7 +60,7 @@ def destination(delayed: MessageExt) -> tuple[str, int]:
     values."""
     topic = delayed.properties.get(const.PROPERTY_REAL_TOPIC, "")
     queue_id = delayed.properties.get(const.PROPERTY_REAL_QUEUE_ID, "")
-    if not topic or topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
+    if not topic or is_not_allowed_send_topic(topic):
         raise MessageIllegalError(f"its real topic ({const.PROPERTY_REAL_TOPIC}) is {topic!r}: nothing goes there")
     if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
         raise MessageIllegalError(f"its real queue ({const.PROPERTY_REAL_QUEUE_ID}) is {queue_id!r}, no queue id")

@@ -9,11 +9,11 @@ Source:
 
 from typing import Final
 
-from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import NOT_ALLOWED_SEND_TOPICS
 from maxq.store.append.record_copy_cy import RecordCopy
 from maxq.store.message_store import MessageStore
 
-_NOWHERE: Final = (b"", SCHEDULE_TOPIC.encode(), TRANS_HALF_TOPIC.encode())
+_NOWHERE: Final = frozenset({b"", *(topic.encode() for topic in NOT_ALLOWED_SEND_TOPICS)})
 
 
 class FastPathDelivery:

@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from maxq.broker.schedule_message.delayed_message import own_properties
+from maxq.broker.tables.topic.topic_validator import is_not_allowed_send_topic
 from maxq.broker.timer.prior_run_deliveries import PriorRunDeliveries
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
@@ -88,6 +89,12 @@ class TimerDelivery:
         if self._is_gone(record.real_topic, record.physical_offset):
             log.warning(
                 "the timer message at physical offset %d is not delivered: its topic %s was deleted since",
+                record.physical_offset, record.real_topic,
+            )  # fmt: skip
+            return TimerDeliveryResult(Outcome.DELIVERED)
+        if is_not_allowed_send_topic(record.real_topic):
+            log.error(
+                "the timer message at physical offset %d is not delivered: its real topic, %s, is the broker's own",
                 record.physical_offset, record.real_topic,
             )  # fmt: skip
             return TimerDeliveryResult(Outcome.DELIVERED)

@@ -154,7 +154,11 @@ class EndTransactionProcessor(RequestProcessor):
         except RemoteProtocolError as error:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"msgId {msg_id!r} is no offset message id: {error}")
         message = self._store.look_message_by_offset(physical_offset)
-        if message is None or message.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+        if (
+            message is None
+            or message.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
+            or not self._store.is_in_queue(message.topic, message.queue_id, message.queue_offset, physical_offset)
+        ):
             return Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"msgId {msg_id} is no message of {TRANS_HALF_TOPIC} or {TRANS_CHECK_MAX_TIME_TOPIC}; "

@@ -22,7 +22,12 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.named_message import has_unique_key, is_another
 from maxq.broker.processors.send.put_outcome import put_refusal
-from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    TRANSACTION_GROUP,
+)
 from maxq.broker.transaction.commit_recovery import CommitRecovery
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, copy_of, final_message, given_up
 from maxq.broker.transaction.op_messages import FinishedHalf, OpMessages
@@ -43,7 +48,6 @@ from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
-GROUP: Final = "CID_RMQ_SYS_TRANS"
 _YIELD_EVERY: Final = 500
 
 
@@ -103,7 +107,7 @@ class TransactionalMessageService:
 
     def _progress(self, topic: str) -> int:
         store, offsets = self._store, self._offsets
-        committed = offsets.query_offset(GROUP, topic, HALF_QUEUE_ID)
+        committed = offsets.query_offset(TRANSACTION_GROUP, topic, HALF_QUEUE_ID)
         first = max(store.min_offset(topic, HALF_QUEUE_ID), 0)
         return min(max(committed, first), store.max_offset(topic, HALF_QUEUE_ID))
 
@@ -220,6 +224,8 @@ class TransactionalMessageService:
         record = store.select_one_message(physical_offset)
         if record is None or layout.queue_offset_of(record) != queue_offset:
             return False
+        if not store.is_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset, physical_offset):
+            return False
         if topic is not None and not _is_sent_to(record, topic):
             return False
         if msg_id and not has_unique_key(stored_properties(record), msg_id):
@@ -283,7 +289,8 @@ class TransactionalMessageService:
         if record is None:
             return _wrong("Find prepared transaction message failed", header.commit_log_offset)
         half = decode_record(record)
-        if half.topic != TRANS_HALF_TOPIC:
+        place = half.topic, half.queue_id, half.queue_offset, header.commit_log_offset
+        if half.topic != TRANS_HALF_TOPIC or not self._store.is_in_queue(*place):
             return _wrong("Find prepared transaction message failed", header.commit_log_offset)
         if is_torn(record):
             return _wrong("A loss of power tore the prepared transaction message", header.commit_log_offset)
@@ -445,7 +452,7 @@ class TransactionalMessageService:
         return result
 
     def _commit_offset(self, topic: str, offset: int) -> None:
-        self._offsets.commit_offset(self._broker.address, GROUP, topic, HALF_QUEUE_ID, offset)
+        self._offsets.commit_offset(self._broker.address, TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset)
 
 
 def is_its_own_fault(refusal: Refusal) -> bool:

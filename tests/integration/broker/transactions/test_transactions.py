@@ -11,7 +11,8 @@ from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message import MessageExt, decode_record, encode_record
+from maxq.protocol.message.message_id import decode_message_id, offset_message_id
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.runtime.files.system import SystemClock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -31,6 +32,7 @@ from tests.integration.broker.transactions.transaction_world import (
     TransactionClient,
 )
 
+GROUP = "CID_RMQ_SYS_TRANS"
 YEAR_MS = 365 * 24 * 3_600_000
 
 
@@ -162,6 +164,72 @@ async def test_refusals_of_ends_name_what_is_wrong(start_broker: Start) -> None:
         assert (reply.code, (reply.remark or "").startswith(remark)) == (1, True), reply.remark
     assert await client.bodies("T") == []
     assert (await client.end(half, COMMIT)).code == 0  # it is still open
+
+
+@pytest.mark.parametrize("queue_offset", [0, 1_000_000_000], ids=["of another transaction", "behind the end"])
+async def test_a_half_message_within_a_body_ends_no_transaction(start_broker: Start, queue_offset: int) -> None:
+    """A client knows from its last answer where the body of its next message will lie."""
+    client = await world(start_broker)
+    half = await client.prepare("T", b"order")
+    store = client.broker.controller.store
+    size, body = 0, b"z" * 400
+    places = []
+    for _ in range(2):
+        reply = await client.broker.send("T", body, queue_id=1)
+        _, place = decode_message_id(reply.ext["msgId"])
+        record = bytes(store.select_one_message(place) or b"")
+        if not places:
+            real = decode_record(store.select_one_message(half.physical_offset) or b"")
+            size, at = len(record), record.index(body)
+            forged = replace(real, queue_offset=queue_offset, physical_offset=place + size + at, body=b"f")
+            body = encode_record(forged).ljust(400, b"z")
+        places.append(place)
+    assert places[1] == places[0] + size
+    evil = replace(half, queue_offset=queue_offset, physical_offset=forged.physical_offset)
+    for end in (ROLLBACK, COMMIT):
+        reply = await client.end(evil, end)
+        assert (reply.code, reply.remark) == (1, f"Find prepared transaction message failed: {forged.physical_offset}")
+        await client.end_oneway(evil, end)
+    msg_id = offset_message_id(real.store_host, forged.physical_offset)
+    resumed = await client.broker.invoke(RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": msg_id}))
+    assert (resumed.code, "is no message of" in (resumed.remark or "")) == (1, True)
+    assert (await client.end(half, COMMIT)).code == 0
+    assert await client.bodies("T") == [b"order"]
+
+
+COMMITTED = {"consumerGroup": GROUP, "topic": HALF, "queueId": "0", "commitOffset": "9"}
+READ = {"consumerGroup": GROUP, "topic": HALF, "queueId": "0", "maxMsgNums": "1", "expType": "TAG", "exp": "*"}
+
+
+@pytest.mark.parametrize(
+    ("code", "ext"),
+    [
+        (RequestCode.UPDATE_CONSUMER_OFFSET, COMMITTED),
+        (RequestCode.UPDATE_CONSUMER_OFFSET, COMMITTED | {"maxqReadAt": "0", "maxqIfNone": "true"}),
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"group": GROUP, "topic": HALF, "timestamp": "-1"}),
+        (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "G", "destGroup": GROUP, "topic": HALF, "offline": "true"}),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": GROUP, "cleanOffset": "true"}),
+        (
+            RequestCode.PULL_MESSAGE,
+            READ | {"queueOffset": "0", "sysFlag": "5", "commitOffset": "1", "suspendTimeoutMillis": "0",
+                    "subscription": "*", "subVersion": "0"},
+        ),
+        (RequestCode.POP_MESSAGE, READ | {"invisibleTime": "1000", "pollTime": "0", "bornTime": "0", "initMode": "0"}),
+    ],
+)  # fmt: skip
+async def test_no_client_moves_the_broker_s_own_progress(
+    start_broker: Start, code: RequestCode, ext: dict[str, str]
+) -> None:
+    """Progress beyond an open transaction would make it one that has ended, from the next start on."""
+    client = await world(start_broker)
+    half = await client.prepare("T", b"order")
+    before = client.broker.controller.offsets.query_offset(GROUP, HALF, 0)
+    if code is RequestCode.POP_MESSAGE:
+        ext = ext | {"bornTime": str(SystemClock().wall_ms())}
+    reply = await client.broker.invoke(RemotingCommand(code, ext))
+    assert (reply.code, f"group {GROUP} is the broker's own" in (reply.remark or "")) == (16, True), reply.remark
+    assert client.broker.controller.offsets.query_offset(GROUP, HALF, 0) == before
+    assert (await client.end(half, COMMIT)).code == 0
 
 
 async def test_a_transaction_ends_once(start_broker: Start) -> None:

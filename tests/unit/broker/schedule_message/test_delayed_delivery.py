@@ -81,6 +81,7 @@ async def test_what_the_store_will_never_take_is_given_up_at_once(
         _delayed(REAL_QID="-1"),
         _delayed(REAL_TOPIC="RMQ_SYS_TRANS_HALF_TOPIC"),
         _delayed(REAL_TOPIC="SCHEDULE_TOPIC_XXXX"),
+        _delayed(REAL_TOPIC="RMQ_SYS_TRANS_OP_HALF_TOPIC"),
         replace(
             _delayed(),
             sys_flag=0xC,

@@ -849,3 +849,18 @@ def test_a_slave_with_another_precision_delivers_all_when_it_is_promoted() -> No
         await world.close()
 
     in_virtual_time(story)
+
+
+def test_nothing_is_delivered_into_the_topics_that_only_the_broker_writes() -> None:
+    """A client may send to the timer's topic, as brokers that act for others do."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.store_timed(world.clock.wall_ms() + 1_000, "forged", REAL_TOPIC="RMQ_SYS_TRANS_OP_HALF_TOPIC")
+        world.store_timed(world.clock.wall_ms() + 1_000, "good")
+        await world.sleep_ms(3_000)
+        assert world.bodies() == ["good"]
+        assert world.bodies("RMQ_SYS_TRANS_OP_HALF_TOPIC") == []
+        await world.close()
+
+    in_virtual_time(story)

@@ -10,7 +10,7 @@ from typing import Final
 
 from maxq.broker.bundles import Environment, Tables
 from maxq.broker.processors.support import RequestProcessor, body_reply, page_of, refuse_if, refuse_queue_nums
-from maxq.broker.tables.topic.topic_validator import validate_group
+from maxq.broker.tables.topic.topic_validator import validate_group, validate_reader
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.subscription import (
@@ -80,6 +80,7 @@ class AdminGroupProcessor(RequestProcessor):
         """Answer DELETE_SUBSCRIPTIONGROUP (207). Retry and dead letter topics stay; tools delete them by 215."""
         fields = HeaderFields(request.ext)
         group = fields.required_str("groupName")
+        refuse_if(validate_reader(group), ResponseCode.NO_PERMISSION)
         log.info("delete subscription group %s, called by %s", group, connection.remote_address)
         self._groups.delete_subscription_group_config(group)
         if fields.opt_bool("cleanOffset"):

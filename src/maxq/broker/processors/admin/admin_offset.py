@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from maxq.broker.bundles import Clients, Messages, Tables
-from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.processors.support import RequestProcessor, body_reply, refuse_if
 from maxq.broker.tables.offset.consumer_offset_manager import MASTER_SINCE, UNHEARD
 from maxq.broker.tables.offset.offset_table import flat_row, offset_row, split_key
 from maxq.broker.tables.offset.operator_changes import NAME as OPERATOR_CHANGES
-from maxq.codes import RequestCode
+from maxq.broker.tables.topic.topic_validator import validate_reader
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.frame.answer_limits import LongBody
@@ -163,6 +164,7 @@ class AdminOffsetProcessor(RequestProcessor):
         that the other has consumed."""
         fields = HeaderFields(request.ext)
         source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
+        refuse_if(validate_reader(target), ResponseCode.NO_PERMISSION)
         topic = fields.opt_str("topic") or ""  # as it was judged: a name with blanks around it is another name
         is_offline = fields.opt_bool("offline")
         turns = Turns()

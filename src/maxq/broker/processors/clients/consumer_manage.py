@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Mapping
 
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.identity.role import SLAVE
-from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.processors.support import RequestProcessor, body_reply, refuse_if
+from maxq.broker.tables.topic.topic_validator import validate_reader
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.heartbeat import GetConsumerListByGroupResponseBody
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
@@ -99,6 +100,7 @@ class ConsumerManageProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
+        refuse_if(validate_reader(group), ResponseCode.NO_PERMISSION)
         if not self._groups.contains_subscription_group(group) and not self._may_begin_here(fields):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.select_topic_config(topic)

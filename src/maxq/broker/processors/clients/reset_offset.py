@@ -17,6 +17,7 @@ from typing import Final
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, refuse_if
 from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
+from maxq.broker.tables.topic.topic_validator import validate_reader
 from maxq.codes import LanguageCode, MQVersion, RequestCode, ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
@@ -60,6 +61,7 @@ class ResetOffsetProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         topic, group = fields.required_str("topic"), fields.required_str("group")
         timestamp = fields.required_long("timestamp")
+        refuse_if(validate_reader(group), ResponseCode.NO_PERMISSION)
         log.info(
             "reset offset of %s in %s to time %d, called by %s", group, topic, timestamp, connection.remote_address
         )

@@ -14,6 +14,7 @@ from maxq.broker.processors.pull.pull_subscription import (
     PullSubscriptions,
 )
 from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.tables.topic.topic_validator import validate_reader
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
@@ -62,6 +63,8 @@ class PullChecks:
                 "false; set it with updateBrokerConfig",
                 FORBIDDEN_BROKER,
             )
+        if (why := validate_reader(header.consumer_group)) is not None:
+            return Refusal(ResponseCode.NO_PERMISSION, why, FORBIDDEN_GROUP)
         group = self._groups.find_subscription_group_config(header.consumer_group)
         if group is None:
             return Refusal(

@@ -13,7 +13,13 @@ from typing import Any, Final
 from maxq.broker.tables.attributes import SUBSCRIPTION_GROUP_ATTRIBUTES, alter_attributes
 from maxq.broker.tables.persistent_manager import PersistentManager, next_version, object_member
 from maxq.broker.tables.row_json import RowJson
-from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, is_lmq, is_system_group, validate_group
+from maxq.broker.tables.topic.topic_validator import (
+    RETRY_PREFIX,
+    TRANSACTION_GROUP,
+    is_lmq,
+    is_system_group,
+    validate_group,
+)
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
@@ -33,7 +39,7 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
+    TRANSACTION_GROUP,
 )
 
 MOST_DELETED: Final = 10_000  # names of deleted groups that a broker keeps which was a slave: 2 MB at most

@@ -33,6 +33,12 @@ RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
+JOURNAL_SET_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP_SET"
+#: Groups whose offsets are the broker's own progress: what is finished of transactions and pops.
+OWN_GROUPS: Final = frozenset({TRANSACTION_GROUP, REVIVE_GROUP, JOURNAL_GROUP, JOURNAL_SET_GROUP})
 
 TOPIC_MAX_LENGTH: Final = 127
 GROUP_MAX_LENGTH: Final = 120  # room for the prefixes of retry and dead letter topics
@@ -137,6 +143,13 @@ def is_not_allowed_send_topic(topic: str) -> bool:
 def is_system_group(group: str) -> bool:
     """Return whether this group is created on demand even when automatic creation is off."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def validate_reader(group: str) -> str | None:
+    """Return why clients may neither read as this group nor change its offsets; None if they may."""
+    if group not in OWN_GROUPS:
+        return None
+    return f"group {group} is the broker's own: its offsets say what transactions and pops have done; use another group"
 
 
 def is_lmq(name: str) -> bool:
