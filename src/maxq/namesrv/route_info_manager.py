@@ -12,8 +12,9 @@ name servers: every broker registers at every one of them, and a restarted name 
     _mappings   topic → broker name → TopicQueueMappingInfo (static topics)
 
 `_announced` is not in Java. It is why a topic that changed under an equal data version is taken at once (Java ignores
-it until the next version), while a write permission that was wiped by request stays wiped under an equal version. It
-also gives the topics of a broker without a walk over all topics.
+it until the next version), while a write permission that was wiped by request stays wiped until it is added again, the
+broker changes the topic, or the broker leaves (Java gives it back with any change of any of its topics). It also gives
+the topics of a broker without a walk over all topics.
 
 What concerns all topics of a broker is worked off in steps of _TOPICS_OF_A_STEP, between which others are served: a
 registration by whoever took it (`registering`), the removal of a broker and a change of its permissions here
@@ -135,7 +136,7 @@ class RouteInfoManager:
         is_alone = True
         if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
             live.data_version = DataVersion()  # until all is entered
-            is_alone = yield from self._take_topics(new, group, live, changed=changed)
+            is_alone = yield from self._take_topics(new, group, live, first=first, changed=changed)
             if self._live.get(BrokerAddrInfo(new.cluster_name, new.broker_addr)) is not live:
                 return RegisterBrokerResult()
             live.data_version = new.data_version
@@ -238,13 +239,13 @@ class RouteInfoManager:
         return new.enable_acting_master is not None and new.broker_id == min(group.broker_addrs)
 
     def _take_topics(
-        self, new: RegistrationRequest, group: BrokerData, live: BrokerLiveInfo, *, changed: bool
+        self, new: RegistrationRequest, group: BrokerData, live: BrokerLiveInfo, *, first: bool, changed: bool
     ) -> Generator[None, None, bool]:
         """Add the topics, unless the broker is removed or registers anew meanwhile. Returns whether the tables had no
         other changes."""
         key, is_alone = BrokerAddrInfo(new.cluster_name, new.broker_addr), True
         read_only = new.broker_id != MASTER_ID and group.enable_acting_master
-        for _ in _in_steps(self._entries(new, changed=changed, read_only=read_only)):
+        for _ in _in_steps(self._entries(new, first=first, changed=changed, read_only=read_only)):
             revision = self._revision
             yield
             is_alone &= revision == self._revision
@@ -252,8 +253,9 @@ class RouteInfoManager:
                 return False
         return is_alone
 
-    def _entries(self, new: RegistrationRequest, *, changed: bool, read_only: bool) -> Iterator[None]:
-        """Apply a registration's topics, one topic between two yields."""
+    def _entries(self, new: RegistrationRequest, *, first: bool, changed: bool, read_only: bool) -> Iterator[None]:
+        """Apply a registration's topics, one topic between two yields. With the `first` one of a broker what was done
+        to its permissions before ends."""
         known = self._announced.setdefault(new.broker_name, {})
         if self._drops_others(new):
             for topic in [topic for topic in known if topic not in new.topics]:
@@ -272,10 +274,15 @@ class RouteInfoManager:
                 self._map(topic, new.broker_name, mapping)
             elif says_which_are_static:
                 self._forget_in(self._mappings, topic, new.broker_name)
-            self._announce(topic, queue)
+            if first or known.get(topic) != queue or not self._is_wiped(topic, queue):
+                self._announce(topic, queue)
         for topic in [topic for topic in new.mappings if changed and topic not in new.topics]:
             yield
             self._map(topic, new.broker_name, new.mappings[topic])
+
+    def _is_wiped(self, topic: str, announced: QueueData) -> bool:
+        """Return whether a topic lacks the write permission that its broker announces for it."""
+        return self._topics[topic][announced.broker_name].perm == announced.perm & ~PERM_WRITE
 
     def _drops_others(self, new: RegistrationRequest) -> bool:
         """Return whether the broker has none of those of its topics that a registration does not name. Of Java's, which

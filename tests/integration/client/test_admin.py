@@ -101,6 +101,13 @@ async def test_offsets_are_shown_reset_and_cloned(namesrv: str, name: Name) -> N
         assert await admin.offsets.reset_by_time(group, topic, LATEST) == dict.fromkeys(queues, 2)
         assert await admin.offsets.reset_queue(group, queue, 1) == 1
         assert await admin.offsets.committed(group, queue) == 1
+        await admin.offsets.commit(group, queue, 0)  # the reset waits for a pull
+        assert await admin.offsets.committed(group, queue) == 0
+        assert await admin.offsets.reset_queue(other, queue, 2) == 2
+        assert (await admin.offsets.clone(group, other, topic))[queue] == 0
+        assert await admin.offsets.committed(other, queue) == 0
+        with pytest.raises(ClientError, match=f"no broker of cluster Elsewhere has topic {topic}"):
+            await admin.offsets.reset_by_time(group, topic, 0, cluster="Elsewhere")
 
 
 async def test_brokers_tell_their_state_and_settings(namesrv: str, name: Name) -> None:

@@ -119,14 +119,29 @@ def test_a_topic_that_changed_under_an_equal_version_is_taken() -> None:
     assert route is not None and route.queue_datas[0].read_queue_nums == 16
 
 
-def test_a_wiped_permission_stays_under_an_equal_version_and_goes_with_the_next() -> None:
+def test_a_wiped_permission_stays_until_the_broker_changes_the_topic_or_leaves() -> None:
+    """Java gives all back as soon as the broker has a new topic, such as the retry topic of a group."""
     routes = manager()
     routes.register_broker(registration(), now_ms=0)
     assert routes.wipe_write_perm_of_broker("broker-a") == 2
     assert perms(routes, "T") == {"broker-a": 4}
     routes.register_broker(registration(), now_ms=0)
     assert perms(routes, "T") == {"broker-a": 4}
-    routes.register_broker(registration(version=2), now_ms=0)
+    routes.register_broker(registration(["V"], version=2), now_ms=0)
+    routes.register_broker(registration([topic("T"), topic("U", queues=8), "V"], version=3, is_whole=True), now_ms=0)
+    assert (perms(routes, "T"), perms(routes, "U")) == ({"broker-a": 4}, {"broker-a": 6})
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    routes.register_broker(registration(version=3), now_ms=0)
+    assert perms(routes, "T") == {"broker-a": 6}
+
+
+def test_a_wiped_permission_comes_back_with_a_master_whose_slave_stayed() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    routes.register_broker(registration(**SLAVE), now_ms=0)
+    routes.wipe_write_perm_of_broker("broker-a")
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    routes.register_broker(registration(), now_ms=0)
     assert perms(routes, "T") == {"broker-a": 6}
 
 
@@ -636,7 +651,7 @@ def test_permissions_of_many_topics_change_in_steps_and_in_the_order_in_which_it
         [name for name in [*map(str, named("T")), "U"] if name != "T2400"], 4
     )
     assert routes.wipe_write_perm_of_broker("broker-a") == 2_500
-    routes.register_broker(registration([topic("T2000"), "U"], version=3), now_ms=2)
+    routes.register_broker(registration([topic("T2000", queues=8), "U"], version=3), now_ms=2)
     while routes.work_off():
         pass
     assert perms(routes, "T2000") == {"broker-a": 6} and perms(routes, "T2001") == {"broker-a": 4}

@@ -43,7 +43,8 @@ class Model:
             return
         broker = self.masters.setdefault(name, Broker(version))
         for t, perm in topics.items():
-            if fresh or broker.version != version or broker.said.get(t) != perm:
+            is_wiped = broker.said.get(t) == perm and broker.shown[t] == perm & ~2
+            if fresh or broker.said.get(t) != perm or (broker.version != version and not is_wiped):
                 broker.said[t] = broker.shown[t] = perm
         broker.version = version
 

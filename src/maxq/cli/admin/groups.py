@@ -403,11 +403,12 @@ async def set_consume_mode(
         raise ConfigError(f"-m {mode!r} is not allowed: it must be PULL or POP")
     body = SetMessageRequestModeRequestBody(topic, group, MessageRequestMode[mode], share)
     targets = await addresses(admin, broker, cluster)
-    for target in targets:
-        await admin.groups.set_message_request_mode(target, body)
-    lines = [f"set consume mode to {target} success." for target in targets]
-    lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
-    return done_report("\n".join(lines), brokers=targets, mode=mode)
+    done = await ask_each(targets, lambda target: admin.groups.set_message_request_mode(target, body))
+    made = list(done.answers)
+    lines = [f"set consume mode to {target} success." for target in made]
+    if made:
+        lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
+    return replace(done_report("\n".join(lines), brokers=made, mode=mode), failures=done.failures)
 
 
 # --- startMonitoring: what is not in order with consumer groups (tools/monitor/MonitorService.java) ---

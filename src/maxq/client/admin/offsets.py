@@ -6,13 +6,14 @@ from maxq.client.admin.context import AdminContext, answering_brokers
 from maxq.client.instance.client_api import fields
 from maxq.client.instance.topic_publish_info import subscribe_queues
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, ClientError
+from maxq.errors import BrokerError, ClientError, MaxQError
 from maxq.protocol.body.offsets import (
     ConsumerOffsetSerializeWrapper,
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
-from maxq.protocol.body.static_topic import global_queues
+from maxq.protocol.body.route import BrokerData, TopicRouteData
+from maxq.protocol.body.static_topic import NO_BROKER, global_queues
 from maxq.protocol.message.message_queue import MessageQueue
 
 LATEST = -1  # as a reset time: the end of the queue
@@ -51,9 +52,17 @@ class OffsetAdmin:
         return await self._api.query_consumer_offset(await self._context.address_of(queue), group, queue)
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Set a group's offset in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
-        address = await self._context.address_of(queue)
-        await self._api.update_consumer_offset(address, group, queue, offset, oneway=False)
+        """Set a group's offset in a queue (15). Running members notice it only at their next rebalance; see
+        `reset_queue`. If a reset waits there for the group's next pull, the group is reset to this offset instead."""
+        await self._set(await self._context.address_of(queue), group, queue, offset)
+
+    async def _set(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        if not await self._api.update_consumer_offset(address, group, queue, offset, oneway=False):
+            await self._reset_one(address, group, queue, offset)
+
+    async def _reset_one(self, address: str, group: str, queue: MessageQueue, offset: int) -> dict[MessageQueue, int]:
+        """Reset one queue. Brokers that know only resets of all queues are asked to move none forward."""
+        return await self._reset(address, group, queue.topic, force=False, queue_id=queue.queue_id, offset=offset)
 
     async def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
         """Return all offsets of one broker (43). MaxQ's brokers give them in pages."""
@@ -70,23 +79,64 @@ class OffsetAdmin:
         """Set a group to a store time, LATEST for the end (222); on brokers without that request the offsets are
         committed directly.
 
+        Args:
+            cluster: only on its brokers.
+
         Returns:
             The new offsets.
+
+        Raises:
+            ClientError: no broker of the cluster has the topic; or the group was set on some brokers and not on others,
+                which failed or have no master now, and the error names both.
+            MaxQError: what the first broker said, if none did it.
         """
         route = await self._context.route(topic)
+        brokers = [
+            data for data in route.broker_datas if cluster in (None, data.cluster) and _leads_queues(route, data)
+        ]
+        if not brokers:
+            raise ClientError(f"no broker of cluster {cluster} has topic {topic}")
         result: dict[MessageQueue, int] = {}
-        for data in sorted(route.broker_datas, key=lambda data: data.broker_name):
-            address = data.master_address
-            if address is None or (cluster is not None and data.cluster != cluster):
-                continue
+        done: list[str] = []
+        failed: dict[str, MaxQError] = {}
+        for data in sorted(brokers, key=lambda data: data.broker_name):
+            queues = [queue for queue in subscribe_queues(topic, route) if queue.broker_name == data.broker_name]
             try:
-                result.update(await self._reset(address, group, topic, timestamp_ms=timestamp_ms, force=force))
-            except BrokerError as error:
-                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                    raise
-                queues = [q for q in subscribe_queues(topic, route) if q.broker_name == data.broker_name]
-                result.update(await self._reset_directly(address, group, queues, timestamp_ms))
-        return result
+                result |= await self._reset_broker(data, group, topic, queues, timestamp_ms, force=force)
+            except MaxQError as error:
+                failed[data.broker_name] = error
+            else:
+                done.append(data.broker_name)
+        leaders = global_queues(topic, route.topic_queue_mapping_by_broker or {})
+        if left := [str(queue.queue_id) for queue, name in sorted(leaders.items()) if name == NO_BROKER]:
+            failed["the one that leads queue " + ", ".join(left)] = ClientError("it is away")
+        if not failed:
+            return result
+        first = next(iter(failed.values()))
+        if not done:
+            raise first
+        others = "; ".join(f"{name}: {why}" for name, why in failed.items())
+        raise ClientError(f"group {group} was reset on {', '.join(done)}, but not on {others}") from first
+
+    async def _reset_broker(
+        self,
+        data: BrokerData,
+        group: str,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        timestamp_ms: int,
+        *,
+        force: bool,
+    ) -> dict[MessageQueue, int]:
+        address = data.master_address
+        if address is None:
+            raise ClientError(f"broker {data.broker_name} has no master now")
+        try:
+            return await self._reset(address, group, topic, timestamp_ms=timestamp_ms, force=force)
+        except BrokerError as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            return await self._reset_directly(address, group, queues, timestamp_ms)
 
     async def queue_at(self, topic: str, broker: str, queue_id: int) -> MessageQueue:
         """Return a queue whose broker is given by name or by address.
@@ -99,7 +149,7 @@ class OffsetAdmin:
     async def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
         """Set a group to one offset of one queue (222); returns the new offset."""
         address = await self._context.address_of(queue)
-        table = await self._reset(address, group, queue.topic, queue_id=queue.queue_id, offset=offset)
+        table = await self._reset_one(address, group, queue, offset)
         return table.get(queue, offset)
 
     async def _reset(
@@ -146,7 +196,7 @@ class OffsetAdmin:
                     raise
                 continue
             if at is not None:
-                await self._api.update_consumer_offset(address, target_group, queue, at, oneway=False)
+                await self._set(address, target_group, queue, at)
                 result[queue] = at
         for broker_name, address in answering_brokers(route):
             if broker_name in mappings:
@@ -154,7 +204,7 @@ class OffsetAdmin:
             committed = (await self.all_committed(address)).offset_table.get(f"{topic}@{source_group}", {})
             for queue_id, offset in sorted(committed.items()):
                 queue = MessageQueue(topic, broker_name, queue_id)
-                await self._api.update_consumer_offset(address, target_group, queue, offset, oneway=False)
+                await self._set(address, target_group, queue, offset)
                 result[queue] = offset
         if not result:
             raise ClientError(f"group {source_group} has no offsets of topic {topic} to clone")
@@ -173,3 +223,10 @@ class OffsetAdmin:
             return GetConsumerStatusBody.decode(response.body_bytes).consumer_table
 
         return await self._context.first_answer(await self._context.brokers_of_topic(topic), ask, group)
+
+
+def _leads_queues(route: TopicRouteData, data: BrokerData) -> bool:
+    """Return whether a broker has queues of a topic that a group can be reset in. Earlier parts of a static topic are
+    reset by the brokers that lead its queues."""
+    mapping = (route.topic_queue_mapping_by_broker or {}).get(data.broker_name)
+    return mapping is None or bool(mapping.curr_id_map)

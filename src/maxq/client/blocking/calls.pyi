@@ -452,7 +452,9 @@ class OffsetCalls(Part[OffsetAdmin]):
     def committed(self, group: str, queue: MessageQueue) -> int | None:
         """Return the offset of a group in a queue (14); None if it has none."""
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Set a group's offset in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
+        """Set a group's offset in a queue (15). Running members notice it only at their next rebalance; see
+        `reset_queue`. If a reset waits there for the group's next pull, the group is reset to this offset instead.
+        """
     def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
         """Return all offsets of one broker (43). MaxQ's brokers give them in pages."""
     def reset_by_time(
@@ -461,8 +463,16 @@ class OffsetCalls(Part[OffsetAdmin]):
         """Set a group to a store time, LATEST for the end (222); on brokers without that request the offsets are
         committed directly.
 
+        Args:
+            cluster: only on its brokers.
+
         Returns:
             The new offsets.
+
+        Raises:
+            ClientError: no broker of the cluster has the topic; or the group was set on some brokers and not on others,
+                which failed or have no master now, and the error names both.
+            MaxQError: what the first broker said, if none did it.
         """
     def queue_at(self, topic: str, broker: str, queue_id: int) -> MessageQueue:
         """Return a queue whose broker is given by name or by address.

@@ -30,6 +30,8 @@ from maxq.protocol.message.message import decode_records
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 
+#: What a broker answers to a commit that it passes over because an operator's reset waits.
+_RESET_WAITS: Final = "Offset has been previously reset"
 _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 _PULL_STATUS: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
@@ -247,17 +249,23 @@ class MQClientAPI:
         oneway: bool,
         if_ahead: bool = False,
         if_none: bool = False,
-    ) -> None:
+    ) -> bool:
         """Commit a queue offset. With `if_ahead`, nothing happens if the group is further already; with `if_none`, if
-        the group has any offset of the queue. Java's brokers ignore both."""
+        the group has any offset of the queue. Java's brokers ignore both.
+
+        Returns:
+            False: the broker has passed it over, because an operator's reset waits for the group's next pull. One that
+            is sent one-way does not tell.
+        """
         ext = fields(
             consumerGroup=group, topic=queue.topic, queueId=queue.queue_id, commitOffset=offset,
             maxqIfAhead=if_ahead or None, maxqIfNone=if_none or None,
         )  # fmt: skip
         if oneway:
             await self.oneway(address, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-        else:
-            await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+            return True
+        response = await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        return response.remark != _RESET_WAITS
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """Return the queue offset behind the newest message."""

@@ -62,6 +62,17 @@ async def test_a_group_is_put_where_another_one_is(brokers: dict[str, RunningBro
             assert [await admin.offsets.committed(group, queue) for queue in queues[:2]] == [ends[0] - 1, 2]
 
 
+async def test_a_reset_says_where_it_was_not_done(brokers: dict[str, RunningBroker], namesrv: str) -> None:
+    async with async_admin(namesrv) as admin:
+        await admin.static_topics.create("Static", 2, ["broker-a", "broker-b"])
+        await admin.groups.create(brokers["broker-b"].address, SubscriptionGroupConfig("G"))
+        with pytest.raises(ClientError, match=r"was reset on broker-b, but not on broker-a: .*Group G does not exist"):
+            await admin.offsets.reset_by_time("G", "Static", 0)
+        await brokers["broker-a"].stop()
+        with pytest.raises(ClientError, match=r"was reset on broker-b, but not on the one that leads queue 0: .*away"):
+            await admin.offsets.reset_by_time("G", "Static", 0)
+
+
 async def test_an_operator_is_told_that_no_broker_leads_a_queue(
     brokers: dict[str, RunningBroker], namesrv: str
 ) -> None:

@@ -226,6 +226,20 @@ async def test_without_force_no_queue_moves_forward() -> None:
     world.notifier.close()
 
 
+@pytest.mark.parametrize(("change", "expected"), [({"offset": "4"}, {0: 4}), ({"offset": "0"}, {0: 0}), ({}, {0: 2})])
+async def test_members_are_told_to_reset_one_queue_only(change: dict[str, str], expected: dict[int, int]) -> None:
+    """The command went to all queues, and with an offset to their ends."""
+    world = world_to_reset(useServerSideResetOffset="false")
+    world.offsets.commit_offset("c:1", "G", "T", 0, 3)
+    member = FakeConnection()
+    await world.heartbeat(member, "c1")
+    answer = await world.call(222, {**RESET, "isForce": "false", "queueId": "0", **change})
+    assert by_queue(parsed(answer)["offsetTable"]) == expected
+    (told,) = [frame for frame in member.sent if frame.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
+    assert told.body_bytes == answer.body_bytes
+    world.notifier.close()
+
+
 async def test_clients_must_be_online_and_young_enough_to_be_told() -> None:
     world = world_to_reset(useServerSideResetOffset="false")
     assert (await world.call(222, RESET)).code == 206

@@ -76,36 +76,44 @@ class ResetOffsetProcessor(RequestProcessor):
                 self._offsets.assign_reset_offsets(topic, group, table, committed)
                 await self._offsets.set_is_kept()
         else:
-            table = await self._reset_at_clients(group, config, timestamp, is_force=fields.opt_bool("isForce"))
+            table = await self._reset_at_clients(group, config, timestamp, fields)
         return request.reply(body=await self._encoded(request.language, topic, table))
 
     async def _wanted_here(
         self, group: str, config: TopicConfig, timestamp: int, fields: HeaderFields
     ) -> dict[int, int]:
         """Return the wanted offsets by queue id, if this broker may set them."""
-        topic = config.topic_name
         if self._settings.store.broker_role == "SLAVE":
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         if not self._groups.contains_subscription_group(group):
             raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
+        table = await self._places(config, timestamp, fields, config.read_queue_nums)
+        refuse_if(None if table else "No queues to reset.", ResponseCode.SYSTEM_ERROR)
+        return table
+
+    async def _places(self, config: TopicConfig, timestamp: int, fields: HeaderFields, queues: int) -> dict[int, int]:
+        """Return where a reset leads in each of so many `queues`, or in the one that it names.
+
+        Raises:
+            RequestRefusedError: there is no such queue, or it does not have the offset.
+        """
+        topic = config.topic_name
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("offset")
         if queue_id is None or queue_id < 0:
             turns, table = Turns(), {}
-            for queue in range(config.read_queue_nums):
+            for queue in range(queues):
                 table[queue] = self._offset_at(topic, queue, timestamp)
                 await turns.rest()
-        elif queue_id >= config.read_queue_nums:
+            return table
+        if queue_id >= config.read_queue_nums:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId {queue_id} of topic {topic} does not exist, it has {config.read_queue_nums} read queues",
             )
-        elif offset is None or offset == -1:
-            table = {queue_id: self._offset_at(topic, queue_id, timestamp)}
-        else:
-            refuse_if(self._outside(topic, queue_id, offset), ResponseCode.SYSTEM_ERROR)
-            table = {queue_id: min(offset, self._store.max_offset(topic, queue_id))}
-        refuse_if(None if table else "No queues to reset.", ResponseCode.SYSTEM_ERROR)
-        return table
+        if offset is None or offset == -1:
+            return {queue_id: self._offset_at(topic, queue_id, timestamp)}
+        refuse_if(self._outside(topic, queue_id, offset), ResponseCode.SYSTEM_ERROR)
+        return {queue_id: min(offset, self._store.max_offset(topic, queue_id))}
 
     def _outside(self, topic: str, queue_id: int, offset: int) -> str | None:
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
@@ -120,21 +128,21 @@ class ResetOffsetProcessor(RequestProcessor):
         return max(self._store.offset_by_time(topic, queue_id, timestamp, BoundaryType.LOWER), 0)
 
     async def _reset_at_clients(
-        self, group: str, config: TopicConfig, timestamp: int, *, is_force: bool
+        self, group: str, config: TopicConfig, timestamp: int, fields: HeaderFields
     ) -> dict[int, int]:
         topic = config.topic_name
+        queue_id, offset = fields.opt_int("queueId"), fields.opt_long("offset")
+        is_place = queue_id is not None and queue_id >= 0 and offset is not None and offset >= 0
+        is_force = fields.opt_bool("isForce") or is_place
         table: dict[int, int] = {}
-        turns = Turns()
-        for queue_id in range(config.write_queue_nums):
+        for queue_id, target in (await self._places(config, timestamp, fields, config.write_queue_nums)).items():
             committed = self._offsets.query_offset(group, topic, queue_id)
             if committed == -1:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR,
                     f"The consumer group <{group}> not exist: it committed no offset of queue {queue_id} of {topic}",
                 )
-            target = self._offset_at(topic, queue_id, timestamp)
             table[queue_id] = target if is_force or target < committed else committed
-            await turns.rest()
         await self._tell_clients(group, topic, timestamp, table)
         return table
 

@@ -589,11 +589,14 @@ class ConsumerOffsetManager(PeriodicManager):
         return smallest
 
     def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
-        """Copy the offsets of `source_group` to `target_group`; does nothing if the source never committed."""
+        """Copy the offsets of `source_group` to `target_group`, also where a reset waits for the target's next pull.
+        Does nothing if the source never committed."""
         offsets = self.offset_table.get(f"{topic}@{source_group}")
         if offsets is not None:
             key = f"{topic}@{target_group}"
             self.offset_table[key] = dict(offsets)
+            if key in self._reset_offset_table:
+                self._reset_offset_table[key] = dict(offsets)
             self._keys.add(key)
             self._on_commit()
             self.changes.note(key, self._clock.wall_ms())

@@ -144,6 +144,16 @@ async def test_the_smallest_offset_of_all_groups_leaves_out_filtered_groups_and_
     assert offsets.query_offset("C", "T", 0) == 10, "asking with a filter must not remove the filtered groups"
 
 
+def test_a_clone_takes_the_place_of_a_reset_that_waits() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_offset("c:1", "G", "T", 0, 3)
+    offsets.assign_reset_offsets("T", "H", {0: 1, 1: 2})
+    offsets.clone_offset("G", "H", "T")
+    assert offsets.query_offset("H", "T", 0) == 3
+    assert offsets.query_then_erase_reset_offset("T", "H", 0) == 3
+    assert not offsets.any_reset
+
+
 def test_a_clone_goes_its_own_way() -> None:
     offsets = BrokerWorld().offsets
     offsets.commit_offset("c:1", "G", "T", 0, 5)
