@@ -433,6 +433,9 @@ MUTATIONS: Final = {
         "pop-twins", 29, ((CheckPointBuffer, "_renew", _nothing),)
     ),
     "an end in order hands over what two hold": Mutation("pop-twins", 12, ((LiveCheckPoint, "has_twins", False),)),
+    "who has a message is handed over while the receipt from before a change counts": Mutation(
+        "pop", 26, ((LiveCheckPoint, "stays_until_ms", 0),)
+    ),
     "what no slave knows is handed over": Mutation("pop-twins", 0, ((CheckPointBuffer, "take_old", _take_any_old),)),
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)

@@ -14,7 +14,8 @@ that was sent before.
 
 Of an ack whose answer was not heard, or came too late, and of a change whose answer was not heard, either may have
 happened. After such a change of a message that is popped in any order, two members may have receipts for it, so nothing
-more is asked of it than that it comes. A change that is answered, be it late, leaves one receipt: a broker refuses it
+more is asked of it than that it comes, and that it is not given again if the member acknowledges it by its receipt
+before either time can be over. A change that is answered, be it late, leaves one receipt: a broker refuses it
 if it may have given the message to somebody else.
 """
 
@@ -30,6 +31,7 @@ class Hold:
         handle: its receipt.
         ends_ms: when its invisible time is over.
         until_ms: until then nobody else may have it, or in order anything of its queue.
+        is_in_doubt: a change of its time was asked for by it, and nobody has heard the answer.
     """
 
     body: str
@@ -39,6 +41,7 @@ class Hold:
     start_ms: int
     ends_ms: int
     until_ms: int
+    is_in_doubt: bool = False
 
 
 class PopPromises:
@@ -49,9 +52,11 @@ class PopPromises:
         given: how often each came.
         done: acknowledged in time → when the answer came.
         unsure: an ack was asked for.
+        by_earlier: the same as `done`, by a receipt by which a change was asked for whose answer was not heard.
     """
 
     def __init__(self) -> None:
+        self.by_earlier: dict[str, int] = {}
         self.sent: set[str] = set()
         self.given: Counter[str] = Counter()
         self.done: dict[str, int] = {}
@@ -110,7 +115,13 @@ class PopPromises:
         return hold.body
 
     def _check(self, hold: Hold) -> None:
-        if self._twofold[hold.body] or number_of(hold.body) <= self._again_up_to:
+        if number_of(hold.body) <= self._again_up_to:
+            return
+        done_ms = self.by_earlier.get(hold.body)
+        assert done_ms is None or hold.start_ms < done_ms, (
+            f"acknowledged at {done_ms} by the receipt from before a change, and given again: {hold}"
+        )
+        if self._twofold[hold.body]:
             return
         done_ms = self.done.get(hold.body)
         assert done_ms is None or hold.start_ms < done_ms, f"acknowledged at {done_ms}, and given again: {hold}"
@@ -130,20 +141,25 @@ class PopPromises:
         """The broker says so."""
         if now_ms < hold.ends_ms:
             self.done.setdefault(hold.body, now_ms)
+        if hold.is_in_doubt and now_ms < hold.until_ms and self._twofold[hold.body] == 1:
+            self.by_earlier.setdefault(hold.body, now_ms)
 
     def asks_change(self, hold: Hold, now_ms: int, invisible_ms: int) -> None:
         """From now on it may be held until another time."""
         hold.until_ms = min(hold.until_ms, now_ms + invisible_ms)
+        hold.is_in_doubt = True
         self._twofold[hold.body] += 1
 
     def changed(self, old: Hold, new: Hold, now_ms: int) -> None:
         """The broker says so, be it late: the message is held by the new receipt."""
         self._twofold[old.body] -= 1
+        old.is_in_doubt = False
         old.until_ms = min(old.until_ms, new.start_ms)
         self._holds.setdefault(self._what(new), []).append(new)  # none are known if the topic was deleted meanwhile
 
     def not_changed(self, hold: Hold) -> None:
         """The broker says that it came too late: the message is held no longer than the receipt says."""
+        hold.is_in_doubt = False
         self._twofold[hold.body] -= 1
 
 

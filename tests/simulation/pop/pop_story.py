@@ -5,10 +5,11 @@ disks that fail (broker_pair.py). pop_promises.py says what may not happen.
 The brokers are a master and its slave, or one alone. Their check points stay in memory for long, or go to the revive
 topic and through the timer; the files of the log are small, so that everything is written across their ends.
 
-In some stories invisible times are nothing, negative or for ever; a second group pops in any order, and may begin at
-the ends of the queues; a group filters; a member pulls and commits beside those that pop; an administrator resets
-groups, deletes them with their offsets, or deletes the topic, which is made again by the next message; the slave stands
-in for a master that is away.
+In some stories invisible times are nothing, negative or for ever; answers to changes of these times are
+lost, and members use the receipts that they have; a second group pops in any order, and may begin at the ends of the
+queues; a group filters; a member pulls and commits beside those that pop; an administrator resets groups, deletes them
+with their offsets, or deletes the topic, which is made again by the next message; the slave stands in for a master that
+is away.
 
 At the end, when nothing goes wrong any more, all that was sent has come, and nothing that was acknowledged comes again.
 """
@@ -103,6 +104,10 @@ class PopStory:
         self._pulls = wild.chance(0.15) and not self._in_order
         self._acts = wild.chance(0.25) and not self._alone
         self._pulls = self._pulls and not self._acts
+        self._lost = rng.fork("no answers")
+        # What is in the revive topic is named by the newest receipt alone: what is too much, or was open at an end.
+        is_handed_over = self._settings["popCkMaxBufferSize"] == "2" or self._acts or self.FAILS
+        self._loses_answers = not (is_handed_over or self._in_order) and self._lost.chance(0.5)  # to changes of time
         kinds: tuple[str, ...] = ("delete topic", "stop timer")
         if not self._in_order and not self._pulls:
             kinds = ("reset", "delete group", *kinds)
@@ -130,7 +135,8 @@ class PopStory:
         self.history.append(f"{'in order' if self._in_order else 'in any order'}, alone: {self._alone}")
         self.history.append(f"{self._settings}")
         self.history.append(
-            f"times {self._times}, filters {self._filters}, {self._orders}, pulls: {self._pulls}, acts: {self._acts}"
+            f"times {self._times}, filters {self._filters}, {self._orders}, pulls: {self._pulls}, acts: {self._acts}, "
+            f"loses answers: {self._loses_answers}"
         )
         self._pair = BrokerPair(
             world,
@@ -180,6 +186,7 @@ class PopStory:
         for of_group in self._promises.values():
             self.marks["messages"] += len(of_group.sent)
             self.marks["acknowledged in time"] += len(of_group.done)
+            self.marks["acknowledged by an earlier receipt"] += len(of_group.by_earlier)
             self.marks["given again"] += of_group.given.total() - len(of_group.given)
         await self._pair.stop()
 
@@ -339,9 +346,12 @@ class PopStory:
             if rng.chance(0.1) and not endless:
                 return  # this member has died
             await asyncio.sleep(rng.choice((0.0, 0.0, 0.3, 3.0)))
-        if not self._calm and rng.chance(0.15):
+        if not self._calm and (rng.chance(0.15) or (self._loses_answers and self._lost.chance(0.25))):
             at = rng.below(len(holds))
             changed = await self._change(client, holds[at], rng, group)
+            if holds[at].is_in_doubt and self._loses_answers:
+                await asyncio.sleep(self._lost.choice((0.0, 0.5, 3.0)))
+                await self._ack(client, [holds[at]], self._lost, group)
             holds = [*holds[:at], *([] if changed is None else [changed]), *holds[at + 1 :]]
         if not self._calm:
             holds = [hold for hold in holds if rng.chance(0.92) or hold.ends_ms > self._now() + INVISIBLE_MS[-1]]
@@ -372,11 +382,15 @@ class PopStory:
     async def _change(self, client: RemotingClient, hold: Hold, rng: SimRng, group: str) -> Hold | None:
         """The message as it is held now; None: nobody knows whether it is."""
         invisible_ms = rng.choice((0, 300, 6_000, *self._times[len(INVISIBLE_MS) :]))
+        is_lost = self._loses_answers and self._lost.chance(0.5)
+        if is_lost and self._lost.chance(0.7):
+            invisible_ms = max(invisible_ms, 6_000)
         header = ChangeInvisibleTimeRequestHeader(
             group, _topic_of(hold, group), hold.queue, hold.handle, hold.offset, invisible_ms, suspend=rng.chance(0.3)
         )
         self._promises[group].asks_change(hold, self._now(), invisible_ms)
         answer = await self._ask(client, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.encode())
+        answer = None if is_lost else answer
         if answer is not None and answer.code == ResponseCode.MESSAGE_ILLEGAL:
             self.marks["changes of invisible time that came too late"] += 1
             self._promises[group].not_changed(hold)
