@@ -43,6 +43,11 @@ def queue_id_of(level: int) -> int:
     return level - 1
 
 
+def level_of(queue_id: int) -> int:
+    """Return the level that waits in a queue of SCHEDULE_TOPIC_XXXX."""
+    return queue_id + 1
+
+
 def delay_level_of(properties: Mapping[str, str]) -> int:
     """Return the DELAY property; 0 if it is absent or no number. Negative values are returned as they are: no delay."""
     text = properties.get(const.PROPERTY_DELAY_TIME_LEVEL, "")

@@ -27,7 +27,8 @@ from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-_UNDELIVERED_MOST: Final = 64  # messages in a row that may have been given up between two deliveries
+#: Messages in a row that may have been passed over between two deliveries, and still the second is found.
+UNDELIVERED_MOST: Final = 64
 
 
 class DeliveryRecovery:
@@ -106,7 +107,7 @@ class DeliveryRecovery:
             if found is None:
                 continue
             unit = DelayedUnit(at, *found)
-            if unit.physical_offset > record.physical_offset or len(passed) >= _UNDELIVERED_MOST:
+            if unit.physical_offset > record.physical_offset or len(passed) >= UNDELIVERED_MOST:
                 return 0
             delayed = self._store.look_message_by_offset(unit.physical_offset)
             if delayed is not None and is_delivery_of(record, delayed):

@@ -19,14 +19,14 @@ from typing import Final, NamedTuple
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delay_levels import DelayLevels
+from maxq.broker.schedule_message.delay_levels import DelayLevels, level_of
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Put, Undelivered
-from maxq.broker.schedule_message.delivery_recovery import DeliveryRecovery
+from maxq.broker.schedule_message.delivery_recovery import UNDELIVERED_MOST, DeliveryRecovery
 from maxq.broker.schedule_message.fast_path_delivery import FastPathDelivery
 from maxq.broker.schedule_message.level_delivery import LevelDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
-from maxq.broker.tables.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MessageIllegalError, RemoteProtocolError, StoreRefusedError
 from maxq.protocol.message import message_const as const
@@ -44,6 +44,7 @@ _POSTPONED_MS: Final = 10_000
 _POSTPONED_MOST_MS: Final = 600_000
 _POSTPONED_LOOK: Final = 1.0  # seconds
 _ELSEWHERE_SECONDS: Final = 0.2  # between a delivery to another broker and the table that says so
+_UNTOLD_MOST: Final = UNDELIVERED_MOST // 2  # messages passed over, then the table says so, for the log does not
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
 
 
@@ -94,7 +95,8 @@ class ScheduleMessageService:
         self._written_end = 0
         self._written = b""
         self._term = 0  # of the leadership that delivers (LogMark)
-        self._went_elsewhere = asyncio.Event()
+        self._is_untold = asyncio.Event()  # set: the log has no trace of what was done, so the table must say it soon
+        self._passed_over = 0  # messages since the table was written
         self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.given_up = 0
 
@@ -104,7 +106,7 @@ class ScheduleMessageService:
         """Start to deliver the messages of all levels, after deliveries of an earlier start have ended."""
         if not self._is_wanted:
             self._is_wanted = True
-            for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._levels.max_level) + 1):
+            for level in {*self._levels.levels(), *self._stored_levels()}:
                 self._note_end(level)
             before = [run for run in self._runs if not run.done()]
             task = asyncio.get_running_loop().create_task(self._run(before), name=SERVICE_NAME)
@@ -168,6 +170,7 @@ class ScheduleMessageService:
         await self._read()
         levels = self._known_levels()
         for level in levels:
+            self._note_end(level)
             before = self._table.offset(level)
             corrected = self._queue(level).corrected(before, self._ends[level])
             if corrected != before:
@@ -214,11 +217,15 @@ class ScheduleMessageService:
 
     def _known_levels(self) -> list[int]:
         """Returns the configured levels, and those of an earlier, longer configuration in which messages still wait."""
-        levels = list(self._levels.levels())
-        for level in range(len(levels) + 1, SCHEDULE_QUEUE_NUMS + 1):
-            if self._queue(level).max_offset > self._table.offset(level):
-                levels.append(level)
-        return levels
+        levels, earlier = list(self._levels.levels()), []
+        for level in self._stored_levels():
+            if level > len(levels) and self._queue(level).max_offset > self._table.offset(level):
+                earlier.append(level)
+        return levels + earlier
+
+    def _stored_levels(self) -> list[int]:
+        """Return the levels whose queues are in the store, whatever the configuration had then."""
+        return [level_of(queue.queue_id) for queue in self._store.queues.of_topic(SCHEDULE_TOPIC)]
 
     def _queue(self, level: int) -> StoreScheduleQueue:
         return StoreScheduleQueue(self._store, level)
@@ -248,6 +255,10 @@ class ScheduleMessageService:
     def on_delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
         """Implement LevelOwner, whose docstring says what is promised."""
         self._table.update(level, unit.queue_offset + 1)
+        if isinstance(result, Undelivered):
+            self._passed_over += 1
+            if self._passed_over >= _UNTOLD_MOST:
+                self._is_untold.set()
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
         else:
@@ -259,7 +270,7 @@ class ScheduleMessageService:
         elif result.physical_offset >= 0:
             self._on_delivered(level, result.message_count, result.size)
         else:
-            self._went_elsewhere.set()
+            self._is_untold.set()
 
     # ---- what is postponed ---------------------------------------------------------------------------------------
 
@@ -308,20 +319,21 @@ class ScheduleMessageService:
         return self._store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
-        """Persist every flushDelayOffsetInterval, and soon after a message was sent to another broker, because the log
-        has no trace of that."""
+        """Persist every flushDelayOffsetInterval, and soon after a message was sent to another broker, or many were
+        passed over, because the log has no trace of that."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.store.flush_delay_offset_interval / 1000):
-                    await self._went_elsewhere.wait()
+                    await self._is_untold.wait()
                     await asyncio.sleep(_ELSEWHERE_SECONDS)
-            self._went_elsewhere.clear()
+            self._is_untold.clear()
             await self._persist()
 
     async def _persist(self) -> None:
         """Write the table as soon as the deliveries it names can no longer be lost."""
         store = self._store
         state, end, mark = self._table.state(), self._known_end(), store.marks.mark()
+        self._passed_over = 0
         text = self._table.encode(end)
         if state == self._written_state and end - self._written_end < _SEARCHED_MOST:
             return

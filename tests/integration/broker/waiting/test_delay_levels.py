@@ -223,10 +223,13 @@ async def test_batch_with_a_delayed_message_is_refused(broker: RunningBroker) ->
     assert "DELAY=3" in (reply.remark or "")
 
 
-async def test_levels_that_the_table_no_longer_has_are_delivered_when_they_are_due(start_broker: Start) -> None:
-    first = await start_broker(messageDelayLevel=SHORT)
+@pytest.mark.parametrize(("levels", "level"), [(SHORT, 3), ("1s " * 19 + "3s", 20)])
+async def test_levels_that_the_table_no_longer_has_are_delivered_when_they_are_due(
+    start_broker: Start, levels: str, level: int
+) -> None:
+    first = await start_broker(messageDelayLevel=levels)
     first.create_topic("T")
-    await first.send("T", b"third level", DELAY="3")
+    await first.send("T", b"the last level", DELAY=str(level))
     await first.stop()
     second = await start_broker(messageDelayLevel="1s")
     await until(lambda: second.controller.store.max_offset("T", 0) == 1)
@@ -239,3 +242,17 @@ async def test_table_may_have_more_levels_than_java_has(start_broker: Start) -> 
     broker.create_topic("T")
     await broker.send("T", b"twentieth", DELAY="20")
     await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+
+
+async def test_what_is_passed_over_is_written_down_before_it_is_too_much_to_be_told_from_the_log(
+    start_broker: Start,
+) -> None:
+    """A start after a kill looks only so far behind a message that was not delivered for one that was."""
+    first = await start_broker(messageDelayLevel="1s")
+    first.create_topic("T")
+    for _ in range(40):
+        await first.send("T", bytes(3_000), DELAY="1")
+    await first.stop()
+    second = await start_broker(messageDelayLevel="1s", maxMessageSize=2048, flushDelayOffsetInterval=3_600_000)
+    file = second.folder / "config" / "delayOffset.json"
+    await until(lambda: file.exists() and json.loads(file.read_bytes())["offsetTable"].get("1", 0) >= 32)
