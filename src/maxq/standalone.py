@@ -23,6 +23,7 @@ from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import EVERYWHERE, broker_on, has_access_control, is_loopback
 from maxq.config.loader import texts
+from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
@@ -181,14 +182,15 @@ class StandaloneServer:
     async def _start(self) -> None:
         self._make_store()
         folder = self.store / "namesrv"
-        namesrv = {
+        own = {
             "listenPort": str(self._namesrv_port),
             "bindAddress": self.bind_address,
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(folder / "namesrv.properties"),
         }
         shared = texts([self._settings.server], secrets=True)
-        namesrv |= {name: text for name, text in shared.items() if _is_shared(name)}
+        namesrv = {name: text for name, text in shared.items() if _is_shared(name)}
+        namesrv |= self._changes_of_name_server(folder) | own
         settings, _ = NamesrvSettings.from_properties(namesrv, source="standalone")
         access = broker_access(self._settings, disk=self._disk, clock=self._clock)
         self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access)
@@ -208,6 +210,14 @@ class StandaloneServer:
             self._broker = None
             await self.shutdown()
             raise
+
+    def _changes_of_name_server(self, folder: Path) -> dict[str, str]:
+        """Return what operators have changed of the name server's settings in earlier runs."""
+        path = folder / "namesrv.properties"
+        try:
+            return parse_properties(self._disk.read(path), source=f"file {path}")
+        except FileNotFoundError:
+            return {}
 
     def _make_store(self) -> None:
         """Make the store's folder if it does not exist: the name server, which starts first, does not use stores."""

@@ -240,7 +240,7 @@ _ADMIN: Final[dict[str, Schema]] = {
     ),
     "brokerStatus": {"anyOf": [mapping(SETTING), by_server(mapping(SETTING))]},
     "getBrokerConfig": {"anyOf": [mapping(SETTING), by_server(mapping(SETTING))]},
-    "updateBrokerConfig": on_brokers(key=TEXT, value=TEXT),
+    "updateBrokerConfig": on_brokers(key=TEXT, value=TEXT, notes=mapping(TEXT)),
     "brokerConsumeStats": rows(
         topic=TEXT,
         group=TEXT,

@@ -181,7 +181,11 @@ def test_message_sent_by_hand_is_read_by_hand(admin: Admin) -> None:
 
 
 def test_broker_settings_are_shown_and_live_ones_changed(admin: Admin) -> None:
-    admin.text("updateBrokerConfig", "-b", admin.broker, "-k", "fileReservedTime", "-v", "71")
+    text = admin.text("updateBrokerConfig", "-b", admin.broker, "-k", "fileReservedTime", "-v", "71")
+    assert text.splitlines() == [
+        f"update broker config success, {admin.broker}",
+        f"{admin.broker}: in effect until this broker ends: it was started without a settings file",
+    ]
     assert admin.json("getBrokerConfig", "-b", admin.broker)["fileReservedTime"] == 71  # type: ignore[index]
     refused = admin.run("updateBrokerConfig", "-b", admin.broker, "-k", "listenPort", "-v", "1")
     assert refused.code == 1 and "listenPort" in refused.err

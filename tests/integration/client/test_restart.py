@@ -116,6 +116,14 @@ async def test_running_clients_go_on_by_themselves_after_a_restart(server: Stand
         await eventually(lambda: b"after" in got.bodies, "the message after the restart")
 
 
+async def test_a_changed_setting_of_the_name_server_outlives_a_restart(server: Standalone) -> None:
+    async with async_admin(server.namesrv_address) as admin:
+        await admin.name_servers.update_config({"orderMessageEnable": "true"})
+        await asyncio.to_thread(restart, server)
+        (config,) = (await admin.name_servers.config()).values()
+        assert config["orderMessageEnable"] == "true"
+
+
 async def test_a_dead_broker_is_an_error_in_time_and_its_messages_are_still_there(
     server: Standalone, name: Name
 ) -> None:

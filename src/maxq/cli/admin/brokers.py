@@ -187,7 +187,13 @@ async def update_broker_config(
     """Change a setting of running brokers."""
     targets = await addresses(admin, broker, cluster, masters=not is_true("-a", everywhere))
     done = await ask_each(targets, lambda target: admin.brokers.update_config(target, {key: value}))
-    return done.report(lambda target: f"update broker config success, {target}", key=key, value=value)
+    notes = {target: remark for target, remark in done.answers.items() if remark}
+
+    def sentence(target: str) -> str:
+        note = f"\n{target}: {notes[target]}" if target in notes else ""
+        return f"update broker config success, {target}{note}"
+
+    return done.report(sentence, key=key, value=value, notes=notes)
 
 
 @command(app, "brokerConsumeStats")

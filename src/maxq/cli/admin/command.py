@@ -8,6 +8,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from maxq.cli.admin.fan_out import Answer, Outcomes, ask_each
 from maxq.cli.admin.values import refuse_unusable
 from maxq.cli.connection import (
     CONNECTION_OPTIONS,
@@ -149,3 +150,20 @@ async def addresses(admin: Admin, broker: str | None, cluster: str | None, *, ma
             )
         return found
     return await admin.brokers.addresses_of_cluster(cluster)
+
+
+async def change_each(
+    admin: Admin, broker: str | None, cluster: str | None, change: Callable[[str], Awaitable[Answer]]
+) -> Outcomes[Answer]:
+    """Change something on the broker that `-b` names, or on the masters of the cluster `-c`. A broker of it that has no
+    master now is among the failures.
+
+    Raises:
+        ConfigError, ClientError: as `addresses`.
+        MaxQError: there is only one to ask, and it failed.
+    """
+    done = await ask_each(await addresses(admin, broker, cluster), change)
+    for data in () if cluster is None else await admin.brokers.of_cluster(cluster):
+        if data.master_address is None:
+            done.failures[data.broker_name] = f"broker {data.broker_name} has no master now: nothing is changed there"
+    return done

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
-from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, change_each, command
 from maxq.cli.admin.topics import read_json_list
 from maxq.cli.admin.values import is_true, version_name
 from maxq.cli.help_pages import CommandApp
@@ -71,8 +70,7 @@ async def update_sub_group(
     )
     if retry_policy is not None:
         config.group_retry_policy = _retry_policy(retry_policy)
-    targets = await addresses(admin, broker, cluster)
-    done = await ask_each(targets, lambda target: admin.groups.create(target, config))
+    done = await change_each(admin, broker, cluster, lambda target: admin.groups.create(target, config))
     members = ", ".join(f"{name}={java_text(value)}" for name, value in config.to_json().items())
     lines = [f"create subscription group to {target} success." for target in done.answers]
     if lines:
@@ -98,8 +96,7 @@ async def update_sub_group_list(
 ) -> Report:
     """Create or change the consumer groups of a JSON file."""
     configs = [SubscriptionGroupConfig.from_json(value) for value in read_json_list(file)]
-    targets = await addresses(admin, broker, cluster)
-    done = await ask_each(targets, lambda target: admin.groups.create_list(target, configs))
+    done = await change_each(admin, broker, cluster, lambda target: admin.groups.create_list(target, configs))
     return done.report(
         lambda target: f"submit batch of group config to {target} success, please check the result later.",
         groups=len(configs),
@@ -402,8 +399,7 @@ async def set_consume_mode(
     if mode not in ("PULL", "POP"):
         raise ConfigError(f"-m {mode!r} is not allowed: it must be PULL or POP")
     body = SetMessageRequestModeRequestBody(topic, group, MessageRequestMode[mode], share)
-    targets = await addresses(admin, broker, cluster)
-    done = await ask_each(targets, lambda target: admin.groups.set_message_request_mode(target, body))
+    done = await change_each(admin, broker, cluster, lambda target: admin.groups.set_message_request_mode(target, body))
     made = list(done.answers)
     lines = [f"set consume mode to {target} success." for target in made]
     if made:

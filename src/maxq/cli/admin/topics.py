@@ -6,7 +6,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, change_each, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
 from maxq.cli.help_pages import CommandApp
@@ -50,8 +50,7 @@ async def update_topic(
         topic, read_queues, write_queues, 6 if perm is None else perm, topic_sys_flag=flags, attributes=given
     )
     config.order = order is not None and is_true("-o", order)
-    targets = await addresses(admin, broker, cluster)
-    done = await ask_each(targets, lambda target: admin.topics.create(target, config))
+    done = await change_each(admin, broker, cluster, lambda target: admin.topics.create(target, config))
     made = list(done.answers)
     lines = [f"create topic to {target} success." for target in made]
     if config.order and made:
@@ -107,8 +106,7 @@ async def update_topic_list(
 ) -> Report:
     """Create or change the topics of a JSON file."""
     configs = [TopicConfig.from_json(value) for value in read_json_list(file)]
-    targets = await addresses(admin, broker, cluster)
-    done = await ask_each(targets, lambda target: admin.topics.create_list(target, configs))
+    done = await change_each(admin, broker, cluster, lambda target: admin.topics.create_list(target, configs))
     return done.report(
         lambda target: f"submit batch of topic config to {target} success, please check the result later.",
         topics=len(configs),
@@ -140,7 +138,7 @@ async def update_topic_perm(
             await admin.topics.create(target, changed)
         return config.perm
 
-    done = await ask_each(await addresses(admin, broker, cluster), change)
+    done = await change_each(admin, broker, cluster, change)
     rows = [(target, old, perm) for target, old in done.answers.items()]
     lines = [
         f"update topic perm from {old} to {new} in {target} success."

@@ -55,10 +55,15 @@ class BrokerAdmin:
         response = await self._api.call(address, RequestCode.GET_BROKER_CONFIG)
         return DataVersion.from_json(json_dialect.loads(response.ext.get("version", "{}")))
 
-    async def update_config(self, address: str, properties: dict[str, str]) -> None:
-        """Change settings (25). BrokerError names what may not be changed."""
+    async def update_config(self, address: str, properties: dict[str, str]) -> str:
+        """Change settings (25). BrokerError names what may not be changed.
+
+        Returns:
+            What the broker says of it: that the change ends with this run of it, for it has no settings file; usually
+            nothing.
+        """
         body = format_properties(properties).encode()
-        await self._api.call(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
+        return (await self._api.call(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark or ""
 
     async def stats(self, address: str, stats_name: str, stats_key: str) -> BrokerStatsData:
         """Return one counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""

@@ -140,8 +140,13 @@ class BrokerCalls(Part[BrokerAdmin]):
         """Return all settings of one broker, as texts (26)."""
     def config_version(self, address: str) -> DataVersion:
         """Return how often a broker's settings were changed (26)."""
-    def update_config(self, address: str, properties: dict[str, str]) -> None:
-        """Change settings (25). BrokerError names what may not be changed."""
+    def update_config(self, address: str, properties: dict[str, str]) -> str:
+        """Change settings (25). BrokerError names what may not be changed.
+
+        Returns:
+            What the broker says of it: that the change ends with this run of it, for it has no settings file; usually
+            nothing.
+        """
     def stats(self, address: str, stats_name: str, stats_key: str) -> BrokerStatsData:
         """Return one counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
     def consume_stats(self, address: str, *, is_order: bool = False, timeout_ms: int = 50000) -> ConsumeStatsList:

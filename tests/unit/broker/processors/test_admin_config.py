@@ -49,6 +49,14 @@ async def test_anything_else_is_refused_by_name_and_nothing_changes(text: bytes,
     assert world.settings.broker.long_polling_enable is True
 
 
+async def test_a_broker_without_a_settings_file_says_that_a_change_ends_with_it() -> None:
+    world = BrokerWorld()
+    remark = "in effect until this broker ends: it was started without a settings file"
+    answer = await world.call(25, None, b"longPollingEnable=false\n")
+    assert (answer.code, answer.remark) == (0, remark)
+    assert (await world.call(25, None, b"longPollingEnable=false\n")).remark is None, "nothing is changed"
+
+
 async def test_no_body_changes_nothing() -> None:
     assert (await BrokerWorld().call(25)).code == 0
 

@@ -63,7 +63,7 @@ class AdminConfigProcessor(RequestProcessor):
 
     async def update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer UPDATE_BROKER_CONFIG (25). All of the properties are applied, or none; then they are written back to
-        the file with which the broker was started."""
+        the file with which the broker was started. If there is none, the remark says so."""
         source = f"UPDATE_BROKER_CONFIG from {connection.remote_address}"
         changes = self._settings.update(parse_properties(request.body_bytes, source=source), source=source)
         for change in changes:
@@ -73,7 +73,8 @@ class AdminConfigProcessor(RequestProcessor):
             await self._write_back(PurePath(path), changes)
         if _changes_permission(changes):
             await self._topics.published()
-        return request.reply()
+        ends = "in effect until this broker ends: it was started without a settings file"
+        return request.reply(remark=ends if changes and not path else None)
 
     async def _write_back(self, path: PurePath, changes: list[Change]) -> None:
         try:
