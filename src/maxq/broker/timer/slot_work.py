@@ -9,7 +9,7 @@ Source:
 """
 
 from maxq.store.timer.timer_log import TimerUnit
-from maxq.store.timer.timer_record import TimerRecord, delete_key
+from maxq.store.timer.timer_record import TimerRecord, delete_key, message_key, recalled_keys
 from maxq.store.timer.timer_wheel import Slot
 
 
@@ -59,15 +59,3 @@ class SlotWork:
         return [
             topic for topic, key in self._markers if key not in self._met and delete_key(topic, key) not in self._met
         ]
-
-
-def recalled_keys(marker: TimerRecord) -> list[str]:
-    """Return the keys, in the form of `message_key`, of the messages that a marker may refer to."""
-    key = marker.delete_key or ""
-    longer = delete_key(marker.real_topic, key)
-    return [longer, key] if key.startswith(delete_key(marker.real_topic, "")) else [longer]
-
-
-def message_key(record: TimerRecord) -> str:
-    """Return the key by which the marker of a recall names this timer message."""
-    return delete_key(record.real_topic, record.unique_key)

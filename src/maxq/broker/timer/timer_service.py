@@ -426,7 +426,7 @@ class TimerService:
             return False
         self.closed = ""
         if delivery.outcome is Outcome.AGAIN:
-            return self._postpone(record, delivery)
+            return self._postpone(record, delivery, rolls=rolls)
         self._is_done(record)
         if enqueue_ms != NEVER_ENQUEUED:
             self._count(record.real_topic, 1 if record.delete_key is not None else -1)
@@ -436,11 +436,11 @@ class TimerService:
         self.failures.forget(record.physical_offset)
         self.timer.moved.forget(record.physical_offset)
 
-    def _postpone(self, record: TimerRecord, delivery: TimerDeliveryResult) -> bool:
+    def _postpone(self, record: TimerRecord, delivery: TimerDeliveryResult, *, rolls: bool) -> bool:
         failure = self.failures.next(record.physical_offset, delivery.reason)
         now = self._clock.wall_ms()
-        # what goes round comes back at its own time at the latest: a marker that recalls it is there then
-        if not self.timer.move(record, now + failure.wait_ms if record.out_ms <= now else 0):
+        # what goes round comes back at its own time at the latest, where a marker meets the message that it recalls
+        if not self.timer.move(record, now + failure.wait_ms if record.out_ms <= now and not rolls else 0):
             return False
         self.failures.put(record.physical_offset, failure)
         log.error(

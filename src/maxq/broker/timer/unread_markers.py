@@ -5,9 +5,8 @@ lap have, or `timerStopEnqueue` holds all of them back, others that are due are 
 them must count. The markers themselves stay unread.
 """
 
-from maxq.broker.timer.slot_work import message_key, recalled_keys
 from maxq.store.timer.timer_message_store import TimerMessageStore
-from maxq.store.timer.timer_record import TimerRecord
+from maxq.store.timer.timer_record import TimerRecord, message_key, recalled_keys
 
 
 class UnreadMarkers:

@@ -22,6 +22,7 @@ class MovedMessages:
 
     def __init__(self) -> None:
         self._slots: dict[int, MovedMessage] = {}
+        self._keys: dict[tuple[int, str], int] = {}  # own slot and key of moved messages → physical offset
         self._is_known = False
         self._known_from = 0  # position in the timer log
 
@@ -56,6 +57,23 @@ class MovedMessages:
     def add(self, message: MovedMessage) -> None:
         """Note that the message was put into that slot."""
         self._slots[message.physical_offset] = message
+
+    def slot_of(self, physical_offset: int) -> int | None:
+        """Return the slot, in ms, of a message that was moved; None if it was not, or is no longer there."""
+        message = self._slots.get(physical_offset)
+        return None if message is None else message.slot_ms
+
+    def note_key(self, slot_ms: int, key: str, physical_offset: int) -> None:
+        """Note how a marker names a moved message, by the slot that its record says and by its key, for the clock may
+        be set back, and the message be recalled then."""
+        if len(self._keys) >= 2 * _MOST:
+            self._keys = {key: offset for key, offset in self._keys.items() if offset in self._slots}
+        self._keys[slot_ms, key] = physical_offset
+
+    def recalled_slot(self, slot_ms: int, keys: list[str]) -> int | None:
+        """Return the slot, in ms, of the moved message that a marker names; None if it names none."""
+        slots = (self.slot_of(self._keys.get((slot_ms, key), -1)) for key in keys)
+        return next((slot for slot in slots if slot is not None), None)
 
     def forget(self, physical_offset: int) -> None:
         """Forget a message that was delivered or no longer exists."""

@@ -11,10 +11,11 @@ Bytes 0 … 55 are Java's (see protocol/body/timer_checkpoint.py). Behind them, 
 
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
-from maxq.protocol.body.timer_checkpoint import SIZE, TimerCheckpoint
+from maxq.protocol.body.timer_checkpoint import SIZE, MovedMessage, TimerCheckpoint
 from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "timercheck"
@@ -30,7 +31,7 @@ class TimerCheckpointFile:
     """The timer's checkpoint file of one store.
 
     Attributes:
-        checkpoint: as the file says.
+        checkpoint: the last one that was loaded or saved.
         dedupe_position: None if nobody knows.
         precision_ms: None if nobody knows.
         is_new: there was no file, or an empty one.
@@ -69,3 +70,20 @@ class TimerCheckpointFile:
         own = checkpoint.encode_own()
         data[_TOLD_AT : _TOLD_AT + len(own)] = own
         self._disk.replace(self._path, bytes(data))
+        self.checkpoint, self.dedupe_position, self.precision_ms = checkpoint, dedupe_position, precision_ms
+
+    def name_moved(self, moved: tuple[MovedMessage, ...] | None) -> None:
+        """Have the last checkpoint name these messages, too, before the wheel is written without their former slots: a
+        process that is killed before the next checkpoint would take them for delivered. Blocks, as `save` does. Does
+        nothing if it names them, if a Java broker wrote it, for then all moved messages count, or if it is the first
+        one, for then the wheel is made from the timer log.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        named = self.checkpoint.moved
+        if moved is None or named is None or set(moved) <= set(named):
+            return
+        assert self.dedupe_position is not None and self.precision_ms is not None, "MaxQ wrote it"
+        both = {message.physical_offset: message for message in (*named, *moved)}
+        self.save(replace(self.checkpoint, moved=tuple(both.values())), self.dedupe_position, self.precision_ms)

@@ -39,7 +39,7 @@ from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
 from maxq.store.timer.timer_log import LONGEST_WAIT_MS, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, TimerUnit
 from maxq.store.timer.timer_metrics import FILE_NAME as METRICS_NAME
 from maxq.store.timer.timer_metrics import TimerMetrics
-from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
+from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord, message_key, recalled_keys
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_topic import TimerTopic
 from maxq.store.timer.timer_wheel import EMPTY, SLOTS, Slot, TimerWheel
@@ -278,12 +278,15 @@ class TimerMessageStore:
         return record.message.queue_offset < self._passed[0] and record.out_ms < self._passed[1]
 
     def put(self, record: TimerRecord) -> bool:
-        """Put a message into the wheel, into the same slot as on every broker of the group.
+        """Put a message into the wheel, into the same slot as on every broker of the group; a marker that recalls a
+        moved message into the slot of that.
 
         Returns:
             False: its slot is taken by the other lap, which the wheel has not passed yet, or the disk refuses; try
             again later.
         """
+        if self._recalled_slot(record) is not None:
+            return self.move(record, 0)
         due, magic = self._slot_for(self.slot_of(record.out_ms), self._roll_base(record))
         if due == self._open_ms:
             due += self.precision_ms
@@ -296,6 +299,9 @@ class TimerMessageStore:
         own = self.slot_of(record.out_ms)
         if due < own:
             due, magic = self._slot_for(own, self.write_time_ms)
+        recalled = self._recalled_slot(record)
+        if recalled is not None:
+            due, magic = recalled, MAGIC_DEFAULT
         if due == self._open_ms:
             due += self.precision_ms
         if not self.moved.has_room(record.physical_offset):
@@ -305,7 +311,22 @@ class TimerMessageStore:
         if not self._put_unit(record, due, magic | MAGIC_MOVED):
             return False
         self.moved.add(MovedMessage(record.physical_offset, record.size, due))
+        if magic == MAGIC_DEFAULT:
+            self._note_moved(record)
         return True
+
+    def _note_moved(self, record: TimerRecord) -> None:
+        """Note how a marker would name a message that was moved and does not go round."""
+        if record.delete_key is None:
+            self.moved.note_key(self.slot_of(record.out_ms), message_key(record), record.physical_offset)
+
+    def _recalled_slot(self, record: TimerRecord) -> int | None:
+        """Return the slot of the moved message that a marker recalls; None if it recalls none, or is no marker. What
+        lies in the open slot is on its way out, or back to its own slot."""
+        if record.delete_key is None:
+            return None
+        slot_ms = self.moved.recalled_slot(self.slot_of(record.out_ms), recalled_keys(record))
+        return None if slot_ms == self._open_ms else slot_ms
 
     def _put_unit(self, record: TimerRecord, due: int, magic: int) -> bool:
         now = self.write_time_ms
@@ -492,12 +513,14 @@ class TimerMessageStore:
         wheel."""
         found = []
         for physical_offset, size, slot_ms in self.moved.all() or ():
-            units = self.units_of(self.live_slot(slot_ms))
+            units = [unit for unit in self.units_of(self.live_slot(slot_ms)) if unit.physical_offset == physical_offset]
             record = self.topic.record_at(physical_offset, size)
             if record is None:
                 self.moved.forget(physical_offset)
-            else:
-                found.append((record, any(unit.physical_offset == physical_offset for unit in units)))
+                continue
+            if units and not units[-1].rolls:
+                self._note_moved(record)
+            found.append((record, bool(units)))
         return found
 
     # --- checkpoint ---
@@ -528,9 +551,10 @@ class TimerMessageStore:
         )
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Make the snapshot durable: timer log, wheel, checkpoint, in this order. Blocks; runs in another thread.
-        Raises OSError if the disk refuses."""
+        """Make the snapshot durable: timer log, the names of moved messages, wheel, checkpoint, in this order. Blocks;
+        runs in another thread. Raises OSError if the disk refuses."""
         self.log.flush(checkpoint.unit_end)
+        self._file.name_moved(checkpoint.values.moved)
         self.wheel.write(checkpoint.pages)
         self._file.save(checkpoint.values, checkpoint.dedupe_position, self.precision_ms)
 

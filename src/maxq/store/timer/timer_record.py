@@ -47,6 +47,18 @@ def delete_key(topic: str, unique_key: str) -> str:
     return f"{topic}+{unique_key}"
 
 
+def recalled_keys(marker: TimerRecord) -> list[str]:
+    """Return the keys, in the form of `message_key`, of the messages that a marker may refer to."""
+    key = marker.delete_key or ""
+    longer = delete_key(marker.real_topic, key)
+    return [longer, key] if key.startswith(delete_key(marker.real_topic, "")) else [longer]
+
+
+def message_key(record: TimerRecord) -> str:
+    """Return the key by which the marker of a recall names this timer message."""
+    return delete_key(record.real_topic, record.unique_key)
+
+
 def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
     """Return the timer's data of a message; None if the message is not for the timer."""
     properties = message.properties

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import PurePath
 
 import pytest
@@ -861,6 +862,72 @@ def test_nothing_is_delivered_into_the_topics_that_only_the_broker_writes() -> N
         await world.sleep_ms(3_000)
         assert world.bodies() == ["good"]
         assert world.bodies("RMQ_SYS_TRANS_OP_HALF_TOPIC") == []
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["later", "first checkpoint"])
+@pytest.mark.parametrize("failing", ["checkpoint file", "behind the wheel"])
+def test_what_is_moved_when_a_checkpoint_ends_half_way_and_its_broker_is_killed_comes_once(
+    failing: str, is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: TimerWorld) -> None:
+        world.configure(timer_flush_interval_ms=7_000 if is_first else 500)
+        await world.open()
+        world.failing[TOPIC] = PutMessageStatus.QUEUE_HAS_MOVED
+        world.send_in(3_000, "moved")
+        await world.sleep_ms(2_500)
+        timer = world.service.timer
+
+        def write(
+            pages: dict[int, bytearray], write: Callable[[dict[int, bytearray]], None] = timer.wheel.write
+        ) -> None:
+            write(pages)
+            world.disk.faults = lambda kind, path: errno.ENOSPC if "timercheck" in path else 0
+
+        if failing == "behind the wheel":
+            monkeypatch.setattr(timer.wheel, "write", write)
+        else:
+            world.disk.faults = lambda kind, path: errno.ENOSPC if "timercheck" in path else 0
+        await world.sleep_ms(5_000)
+        assert timer.moved.all()
+        await world.kill()
+        world.failing.clear()
+        world.disk.faults = lambda kind, path: 0
+        await world.open()
+        await world.sleep_ms(60_000)
+        assert world.bodies() == ["moved"]
+        assert world.service.timer.pending == 0
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("refused", [PutMessageStatus.SERVICE_NOT_AVAILABLE, PutMessageStatus.MESSAGE_ILLEGAL])
+def test_what_is_recalled_after_the_clock_was_set_back_from_its_delivery_does_not_come(
+    refused: PutMessageStatus, restarts: bool
+) -> None:
+    """It lies in another slot then: the one behind the slot that was open, or that of its next try."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = world.clock.wall_ms() + 3_500
+        world.send("recalled", TIMER_DELIVER_MS=str(due))
+        world.failing[TOPIC] = refused
+        await world.sleep_ms(6_000)
+        world.clock.jump_wall_ms(-60_000)
+        world.failing.clear()
+        await world.sleep_ms(2_000)
+        if restarts:
+            await world.kill()
+            await world.open()
+        world.send("marker", TIMER_DELIVER_MS=str(due), TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID1"))
+        await world.sleep_ms(90_000)
+        assert world.bodies() == []
+        assert (world.service.timer.pending, world.service.timer.moved.all()) == (0, ())
         await world.close()
 
     in_virtual_time(story)
