@@ -83,16 +83,26 @@ def _messages(rows: pa.Table) -> Iterable[ArchivedMessage]:
     return map(ArchivedMessage, *columns)
 
 
+def other_messages(
+    folder: ArchiveFolder, manifest: Manifest, messages: Mapping[MessageQueue, ArchivedMessage]
+) -> list[str]:
+    """Return the queues of those messages that are others than the archived ones at their offsets, in words."""
+    archived = archived_messages(folder, manifest.files, {queue: one.offset for queue, one in messages.items()})
+    return [
+        f"{name_of(queue)} has another message at offset {one.offset} than"
+        for queue, one in sorted(archived.items())
+        if not one.is_same(messages[queue])
+    ]
+
+
 def check_messages(folder: ArchiveFolder, manifest: Manifest, messages: Mapping[MessageQueue, ArchivedMessage]) -> None:
     """Check messages at archived offsets.
 
     Raises:
         PipelineError: one is another message than the archived one: its queue is another one of the same name.
     """
-    archived = archived_messages(folder, manifest.files, {queue: one.offset for queue, one in messages.items()})
-    for queue, one in sorted(archived.items()):
-        if not one.is_same(messages[queue]):
-            raise _another_queue(f"{name_of(queue)} has another message at offset {one.offset} than the archive")
+    for what in other_messages(folder, manifest, messages):
+        raise _another_queue(f"{what} the archive")
 
 
 def check_order(folder: ArchiveFolder, manifest: Manifest, entries: Iterable[FileEntry]) -> None:

@@ -6,18 +6,21 @@ appends nothing twice as far as the format makes an append as a whole or not at 
 tables do not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from maxq.errors import PipelineError
+from maxq.pipeline.archive.file_stats import NEEDED_COLUMNS
 from maxq.pipeline.archive.folder import ArchiveFolder
-from maxq.pipeline.archive.manifest import FileEntry
-from maxq.pipeline.archive.ranges import Range, subtract
+from maxq.pipeline.archive.manifest import FileEntry, Manifest
+from maxq.pipeline.archive.ranges import Range, intersect, subtract
+from maxq.pipeline.archive.same_messages import ArchivedMessage, other_messages
 from maxq.pipeline.jobs.archive.job import read_archive
-from maxq.pipeline.transforms.archive import DATE, QUEUE_KEY, found_ranges, not_covered
+from maxq.pipeline.transforms.archive import DATE, QUEUE_KEY, found_ranges, not_covered, only_covered
 from maxq.protocol.message.message_queue import MessageQueue
 
 
@@ -54,11 +57,12 @@ def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
 
     Raises:
         ConfigError: there is no archive.
-        PipelineError: the table has other columns.
+        PipelineError: the table has other columns; or messages of another topic of the name.
     """
     folder = ArchiveFolder(config.path)
     manifest = folder.existing()
     coverage, before = _table_coverage(spark, config.table)
+    _check_same_topics(spark, config, folder, manifest, coverage)
     files = [
         entry
         for entry in manifest.files
@@ -73,6 +77,41 @@ def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
         rows.write.format(config.format).partitionBy("topic", DATE).saveAsTable(config.table)
     _, after = _table_coverage(spark, config.table)  # Delta hides what is observed on the way
     return TableResult(after - before, before)
+
+
+def _check_same_topics(
+    spark: SparkSession,
+    config: TableConfig,
+    folder: ArchiveFolder,
+    manifest: Manifest,
+    coverage: Mapping[MessageQueue, list[Range]],
+) -> None:
+    """Check that the table has the messages of the archive at the offsets that both have, unless somebody has dropped
+    columns that tell them apart.
+
+    Raises:
+        PipelineError: it has others: the archive is of a topic that was made again, and its first messages would be
+            left out.
+    """
+    both = {
+        queue: intersect(ranges, coverage.get(queue, ()))
+        for queue, ranges in manifest.coverage().items()
+        if not config.topics or queue.topic in config.topics
+    }
+    newest = {queue: [(ranges[-1][1], ranges[-1][1])] for queue, ranges in both.items() if ranges}
+    if not newest or not {*NEEDED_COLUMNS} <= {*spark.table(config.table).columns}:
+        return
+    rows = only_covered(spark.table(config.table), newest)
+    message = ("queueOffset", F.unix_micros("storeTimestamp").alias("us"), "bodyCrc")
+    messages = {
+        MessageQueue(row.topic, row.brokerName, row.queueId): ArchivedMessage(row.queueOffset, row.us, row.bodyCrc)
+        for row in rows.select(*QUEUE_KEY, *message).collect()
+    }
+    for what in other_messages(folder, manifest, messages):
+        raise PipelineError(
+            f"table {config.table} is of another topic: {what} the table, and its first messages would be left out. "
+            "Append to another table"
+        )
 
 
 def has_more(entry: FileEntry, coverage: dict[MessageQueue, list[Range]]) -> bool:
