@@ -25,7 +25,7 @@ from maxq.client.consumer.held.assigned_queue import AssignedQueue
 from maxq.client.consumer.held.fetch_queue_cy import Fetched
 from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.lite_pull_buffer import FetchBuffer
-from maxq.client.consumer.offset_store import ReadOffsetType, RemoteBrokerOffsetStore
+from maxq.client.consumer.offset_store import RemoteBrokerOffsetStore
 from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.errors import NotRunningError
@@ -548,7 +548,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     async def committed(self, queue: MessageQueue) -> int:
         """Return the group's committed queue offset of a queue, -1 if there is none."""
         self._running()
-        return await self._offsets.read(self._on_wire(queue), ReadOffsetType.MEMORY_FIRST_THEN_STORE)
+        wire = self._on_wire(queue)
+        known = self._offsets.in_memory(wire)
+        return known if known >= 0 else await self._offsets.stored(wire)
 
     # --- seek ---
 
@@ -720,10 +722,11 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """Continue at the offset that another member has committed, if it took the queue over while this member could
         not reach the queue's broker."""
         queue = assigned.queue
-        committed = await self._offsets.stored(queue)
-        if committed > self._offsets.highest(queue):
+        if await self._offsets.stored(queue) <= self._offsets.highest(queue):
+            return
+        committed = await self._offsets.read(queue)
+        if committed >= 0:
             log.warning("another member of the group has consumed %s up to %d: continuing there", queue, committed)
-            self._offsets.update(queue, committed, increase_only=False)
             self._seek(queue, committed)
 
     def _hold_back_ms(self, assigned: AssignedQueue) -> int:

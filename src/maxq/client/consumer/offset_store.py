@@ -12,7 +12,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import PurePath
 
 from maxq.client.instance.broker_table import BrokerTarget
@@ -23,14 +22,6 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import DiskLock, SmallFiles
 
 log = logging.getLogger(__name__)
-
-
-class ReadOffsetType(Enum):
-    """Where to read an offset from: memory, store, or first one and then the other."""
-
-    READ_FROM_MEMORY = 1
-    MEMORY_FIRST_THEN_STORE = 2
-    READ_FROM_STORE = 3
 
 
 class _Offset:
@@ -73,25 +64,21 @@ class OffsetStore(ABC):
         entry.move(offset)
         entry.frozen = True
 
-    async def read(self, queue: MessageQueue, kind: ReadOffsetType) -> int:
-        """Return the offset, -1 if there is none.
+    async def read(self, queue: MessageQueue) -> int:
+        """Return the stored offset, -1 if there is none, and keep it in memory: this consumer goes on there.
 
         Raises:
             RemotingError, BrokerError, ClientError: the store could not be asked.
         """
-        entry = self._table.get(queue)
-        if kind is not ReadOffsetType.READ_FROM_STORE and entry is not None:
-            return entry.value
-        if kind is ReadOffsetType.READ_FROM_MEMORY:
-            return -1
-        offset = await self._read_from_store(queue)
+        offset = await self._read_from_store(queue, goes_on=True)
         if offset >= 0:
             self.update(queue, offset, increase_only=False)
         return offset
 
     async def stored(self, queue: MessageQueue) -> int:
-        """Return the stored offset, -1 if there is none; memory is unchanged. Raises as `read` does."""
-        return await self._read_from_store(queue)
+        """Return the stored offset, -1 if there is none. Memory is unchanged, and the store does not hear that this
+        consumer goes on there. Raises as `read` does."""
+        return await self._read_from_store(queue, goes_on=False)
 
     def highest(self, queue: MessageQueue) -> int:
         """Return the largest offset that this consumer has had of a queue since it got the queue, -1 if there was
@@ -136,7 +123,7 @@ class OffsetStore(ABC):
         """Commit the offset of one queue to its broker, or store it in the local file if the group broadcasts."""
 
     @abstractmethod
-    async def _read_from_store(self, queue: MessageQueue) -> int: ...
+    async def _read_from_store(self, queue: MessageQueue, *, goes_on: bool) -> int: ...
 
 
 class RemoteBrokerOffsetStore(OffsetStore):
@@ -170,7 +157,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         begun = -1
         try:
             await self.commit(queue, offset, oneway=False, if_ahead=True, if_none=True)
-            begun = await self._read_from_store(queue)
+            begun = await self._read_from_store(queue, goes_on=True)
         except (BrokerError, ClientError) as error:  # the timer tries again
             log.warning("offset %d of %s was not committed for group %s: %s", offset, queue, self._group, error)
         if begun < 0:
@@ -200,11 +187,13 @@ class RemoteBrokerOffsetStore(OffsetStore):
             master_first=True,
         )
 
-    async def _read_from_store(self, queue: MessageQueue) -> int:
-        return await self._instance.ask_group(queue, lambda broker: self._query(broker, queue), master_first=True)
+    async def _read_from_store(self, queue: MessageQueue, *, goes_on: bool) -> int:
+        return await self._instance.ask_group(
+            queue, lambda broker: self._query(broker, queue, goes_on=goes_on), master_first=True
+        )
 
-    async def _query(self, broker: BrokerTarget, queue: MessageQueue) -> int:
-        offset = await self._instance.api.query_consumer_offset(broker.address, self._group, queue)
+    async def _query(self, broker: BrokerTarget, queue: MessageQueue, *, goes_on: bool) -> int:
+        offset = await self._instance.api.query_consumer_offset(broker.address, self._group, queue, goes_on=goes_on)
         if offset is None and broker.is_slave and self._instance.brokers.master(queue.broker_name) is not None:
             # It may not have heard of the group yet; starting where new groups start could pass over messages.
             raise ClientError(
@@ -317,5 +306,5 @@ class LocalFileOffsetStore(OffsetStore):
             self._disk.replace(self._backup, self._disk.read(self._path))
         self._disk.replace(self._path, data)
 
-    async def _read_from_store(self, queue: MessageQueue) -> int:
+    async def _read_from_store(self, queue: MessageQueue, *, goes_on: bool) -> int:
         return self._stored.get(queue, -1)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from maxq.client.client_config import ConsumerConfig
 from maxq.client.consumer.held.process_queue import ProcessQueue
-from maxq.client.consumer.offset_store import OffsetStore, ReadOffsetType
+from maxq.client.consumer.offset_store import OffsetStore
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.codes import ResponseCode
@@ -313,7 +313,7 @@ class RebalanceImpl:
         Raises:
             RemotingError, BrokerError, ClientError: the broker did not say; the queue must not be taken.
         """
-        stored = await self._offsets.read(queue, ReadOffsetType.READ_FROM_STORE)
+        stored = await self._offsets.read(queue)
         if stored >= 0:
             return stored
         if (begun_at := self._offsets.in_memory(queue)) >= 0:  # and could not be committed yet

@@ -223,13 +223,14 @@ class MQClientAPI:
     # --- offsets ---
 
     async def query_consumer_offset(
-        self, address: str, group: str, queue: MessageQueue, *, zero_if_none: bool = True
+        self, address: str, group: str, queue: MessageQueue, *, zero_if_none: bool = True, goes_on: bool = False
     ) -> int | None:
         """Return the committed queue offset of a group; None if it has none (code 22). With `zero_if_none`, a broker
-        that has every message of the queue says 0 instead."""
+        that has every message of the queue says 0 instead. With `goes_on`, this client is a member that goes on there:
+        a slave takes its commits for those of one that knows where an operator has set the group."""
         ext = fields(
             consumerGroup=group, topic=queue.topic, queueId=queue.queue_id,
-            setZeroIfNotFound=None if zero_if_none else False,
+            setZeroIfNotFound=None if zero_if_none else False, maxqOnlyLooks=None if goes_on else True,
         )  # fmt: skip
         response = await self.call(
             address,

@@ -494,7 +494,7 @@ class WireClient:
         self, group: str, queues: Iterable[MessageQueue]
     ) -> tuple[dict[MessageQueue, int | None], Failures]:
         """Return the offsets that a consumer group has committed; None where it has none."""
-        extra = {"consumerGroup": group, "setZeroIfNotFound": "false"}
+        extra = {"consumerGroup": group, "setZeroIfNotFound": "false", "maxqOnlyLooks": "true"}
         answers, failed = self.ask_all(
             Ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, _fields(queue) | extra) for queue in queues
         )

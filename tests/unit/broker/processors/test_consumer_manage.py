@@ -234,6 +234,27 @@ async def test_a_commit_behind_what_a_slave_has_counts_because_the_master_may_ha
     assert world.offsets.query_offset("G", "T", 0) == 15
 
 
+@pytest.mark.parametrize(
+    ("askers", "knows"),
+    [([("a", "looks")], False), ([("a", "begins")], True), ([("a", "begins"), ("b", "looks")], True)],
+    ids=["who only looks", "who begins there", "who begins there, before another one looks"],
+)
+async def test_a_slave_hands_over_what_a_client_knew_of_a_reset_if_it_began_there(
+    askers: list[tuple[str, str]], knows: bool
+) -> None:
+    """A consumer that has heard nothing for long looks whether another one has gone on, and goes on where it was."""
+    world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"}, messages=40)
+    world.offsets.assign_reset_offsets("T", "G", {0: 3})  # as copied from the master
+    world.offsets.query_then_erase_reset_offset("T", "G", 0)
+    clients = {host: FakeConnection(f"{host}:1") for host in "ab"}
+    for host, how in askers:
+        ext = PLACE | ({"maxqOnlyLooks": "true"} if how == "looks" else {})
+        assert (await world.call(14, ext, fake=clients[host])).ext == {"offset": "3"}
+    await world.call(15, {**PLACE, "commitOffset": "30"}, fake=clients["a"])
+    (commit,) = world.offsets.slave_commits.ahead_of({})
+    assert (commit.offset, commit.change) == (30, world.offsets.changes.of("T@G") if knows else 0)
+
+
 async def test_a_slave_that_acts_may_lack_what_another_one_hands_over() -> None:
     world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"})
     ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1000", "lo": "false"}

@@ -5,7 +5,7 @@ from pathlib import PurePath, PurePosixPath
 
 import pytest
 
-from maxq.client.consumer.offset_store import LocalFileOffsetStore, ReadOffsetType
+from maxq.client.consumer.offset_store import LocalFileOffsetStore
 from maxq.errors import ClientError
 from maxq.protocol.json import json_dialect
 from maxq.protocol.message.message_queue import MessageQueue
@@ -27,7 +27,7 @@ def test_what_is_persisted_is_there_after_a_restart_in_javas_form() -> None:
         await offsets.load()
         offsets.update(Q0, 12, increase_only=True)
         offsets.update(Q1, 5, increase_only=True)
-        assert await offsets.read(Q0, ReadOffsetType.READ_FROM_STORE) == -1
+        assert await offsets.read(Q0) == -1
         await offsets.persist_all([Q0, Q1])
         text = world.disk.read(FILE)
         assert json_dialect.loads(text) == {"offsetTable": {Q0: 12, Q1: 5}}
@@ -35,7 +35,7 @@ def test_what_is_persisted_is_there_after_a_restart_in_javas_form() -> None:
         await offsets.close()
         again = store(world)
         await again.load()
-        assert await again.read(Q0, ReadOffsetType.READ_FROM_STORE) == 12
+        assert await again.read(Q0) == 12
         assert again.snapshot("T") == {Q0: 12, Q1: 5}
 
     run_simulation(main, seed=1)

@@ -53,6 +53,16 @@ def watch_commits(cluster: MockCluster) -> list[int]:
     return seen
 
 
+async def lite(cluster: MockCluster, *, auto_commit: bool = True) -> LitePullConsumer:
+    config = LitePullConsumerConfig(
+        namesrv_addr=NAMESRV_ADDR, consumer_group="G", auto_commit=auto_commit,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )  # fmt: skip
+    consumer = LitePullConsumer(config, cluster.environment())
+    await consumer.subscribe("T")
+    return consumer
+
+
 @pytest.mark.parametrize("is_orderly", [False, True])
 def test_a_push_consumer_goes_on_where_another_member_is(is_orderly: bool) -> None:
     async def story(cluster: MockCluster) -> None:
@@ -92,17 +102,40 @@ def test_an_orderly_consumer_drops_what_it_had_pulled_of_a_queue_that_another_ha
     simulate(story)
 
 
+@pytest.mark.parametrize("kind", ["push", "lite pull"])
+@pytest.mark.parametrize(("up_to", "last"), [(4, "looks"), (10, "goes on")], ids=["nobody", "another member"])
+def test_who_looks_where_the_group_is_says_whether_it_goes_on_there(kind: str, up_to: int, last: str) -> None:
+    """A slave takes the commits of who goes on there for those of a consumer that has followed an operator's reset."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 4)
+        asked: list[str] = []
+        usual = cluster.broker.query_offset
+
+        def query(request: RemotingCommand) -> RemotingCommand:
+            asked.append("looks" if request.ext.get("maxqOnlyLooks") == "true" else "goes on")
+            return usual(request)
+
+        cluster.broker.query_offset = query  # type: ignore[method-assign]
+        async with make(cluster, Got()) if kind == "push" else await lite(cluster) as consumer:
+            if isinstance(consumer, LitePullConsumer):
+                await consumer.poll(10_000)
+                await consumer.commit()
+            await until(lambda: cluster.broker.committed.get(("G", Q0)) == 4, "the commit", 60)
+            assert set(asked) == {"goes on"}
+            asked.clear()
+            await be_silent(cluster, another_member_consumes(cluster, up_to))
+            await until(lambda: asked[-1:] == [last], "the look", 60)
+        assert asked[0] == "looks"
+
+    simulate(story)
+
+
 @pytest.mark.parametrize("auto_commit", [True, False])
 def test_a_lite_pull_consumer_goes_on_where_another_member_is(auto_commit: bool) -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 4)
-        config = LitePullConsumerConfig(
-            namesrv_addr=NAMESRV_ADDR, consumer_group="G", auto_commit=auto_commit,
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        )  # fmt: skip
-        consumer = LitePullConsumer(config, cluster.environment())
-        await consumer.subscribe("T")
-        async with consumer:
+        async with await lite(cluster, auto_commit=auto_commit) as consumer:
             got = [message.body for message in await consumer.poll()]
             await consumer.commit()
             await be_silent(cluster, another_member_consumes(cluster, 10))

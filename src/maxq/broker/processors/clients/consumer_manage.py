@@ -57,7 +57,8 @@ class ConsumerManageProcessor(RequestProcessor):
     def query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer QUERY_CONSUMER_OFFSET (14). A group without an offset starts at 0 of a queue that still has all its
         messages, in memory: so a new group reads a young queue from its start, whatever its consumeFromWhere. Of a part
-        of a static topic (lo=false) the answer says with maxqWentBack that the group has gone back from it."""
+        of a static topic (lo=false) the answer says with maxqWentBack that the group has gone back from it. A client
+        that does not say maxqOnlyLooks goes on at the offset."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id = fields.required_int("queueId")
@@ -66,7 +67,7 @@ class ConsumerManageProcessor(RequestProcessor):
         else:
             offset = self._offsets.query_offset(group, topic, queue_id)
         if offset >= 0:
-            if self._settings.store.broker_role == SLAVE:
+            if self._settings.store.broker_role == SLAVE and not fields.opt_bool("maxqOnlyLooks"):
                 self._offsets.note_reader(connection.remote_address, group, topic, queue_id)
             return request.reply(ResponseCode.SUCCESS, None, {"offset": str(offset)})
         if not fields.opt_bool("setZeroIfNotFound", True):

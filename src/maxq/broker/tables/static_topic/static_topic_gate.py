@@ -389,7 +389,7 @@ class StaticTopicGate:
 
     async def _committed(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the answer to QUERY_CONSUMER_OFFSET about the group of another request."""
-        ext = {**request.ext, "setZeroIfNotFound": "false"}
+        ext = {**request.ext, "setZeroIfNotFound": "false", "maxqOnlyLooks": "true"}
         query = replace(request, code=int(RequestCode.QUERY_CONSUMER_OFFSET), ext=ext)
         return await self._query_consumer_offset(queue, connection, query)
 
