@@ -517,7 +517,7 @@ class BrokerController:
     def _connect_put_hooks(self) -> None:
         """Register the put hooks, in the order of HookUtils.handleScheduleMessage: half messages, timers, delay levels,
         and then those whose queue has moved."""
-        self.put_hooks.set_half(turn_away, self.transactions.service.prepared)
+        self.put_hooks.set_half(turn_away, self.transactions.service.prepared, self.timed.hook.judge_half)
         self.put_hooks.add(self.timed.hook)
         self.put_hooks.add(self.delayed.hook)
         self.put_hooks.add(MovedQueueHook(self.mappings, self.delayed.hook.deliver_soon))

@@ -71,17 +71,42 @@ class TimerHook:
             return None
         if message.sys_flag & TRANSACTION_MASK not in _TIMED_TYPES or delay_level_of(properties) > 0:
             return None
-        for name, unit_ms, is_delay in _MOMENTS:
-            if name in properties:
-                return self._turn_away(message, name, unit_ms, is_delay)
-        if const.PROPERTY_TIMER_DEL_UNIQKEY in properties:
+        deliver_ms = self._time_of(message)
+        if deliver_ms is None or isinstance(deliver_ms, Refusal):
+            return deliver_ms
+        precision = precision_of(self._settings.store)
+        due_ms = (deliver_ms - 1) // precision * precision
+        refusal = self._congestion(due_ms)
+        if refusal is None:
+            self._redirect(message, due_ms)
+            refusal = lacks_room(message)
+        return refusal
+
+    def judge_half(self, half: MessageExtBrokerInner) -> Refusal | None:
+        """Refuse a half message that could not be stored when its transaction is committed: nobody hears then why."""
+        if delay_level_of(half.properties) > 0 or const.PROPERTY_TIMER_OUT_MS in half.properties:
+            return None
+        deliver_ms = self._time_of(half)
+        if deliver_ms is None or isinstance(deliver_ms, Refusal):
+            return deliver_ms
+        half.properties[const.PROPERTY_TIMER_OUT_MS] = str(deliver_ms)
+        refusal = lacks_room(half)
+        del half.properties[const.PROPERTY_TIMER_OUT_MS]
+        return refusal
+
+    def _time_of(self, message: MessageExtBrokerInner) -> int | Refusal | None:
+        """Return when a message is to be delivered (wall clock, ms); None for one that is due, or has no time."""
+        properties = message.properties
+        recalls = const.PROPERTY_TIMER_DEL_UNIQKEY in properties
+        found = next((moment for moment in _MOMENTS if moment[0] in properties), None)
+        if found is None:
+            if not recalls:
+                return None
             return _illegal(
                 f"it recalls a message ({const.PROPERTY_TIMER_DEL_UNIQKEY}) but does not say when that is due: set "
                 f"{const.PROPERTY_TIMER_DELIVER_MS} to the time of the message to be recalled"
             )
-        return None
-
-    def _turn_away(self, message: MessageExtBrokerInner, name: str, unit_ms: int, is_delay: bool) -> Refusal | None:
+        name, unit_ms, is_delay = found
         store = self._settings.store
         if not store.timer_wheel_enable:
             return Refusal(
@@ -89,27 +114,23 @@ class TimerHook:
                 "accurate timer message is not enabled, timerWheelEnable is false: the message was not stored; set "
                 "timerWheelEnable, or use a delay level",
             )
-        number = _long(message.properties[name])
+        number = _long(properties[name])
         if number is None:
-            return _illegal(f"{name} is {message.properties[name]!r}, not a number of milliseconds or seconds")
+            return _illegal(f"{name} is {properties[name]!r}, not a number of milliseconds or seconds")
         now = self._clock.wall_ms()
         deliver_ms = number * unit_ms + (now if is_delay else 0)
-        recalls = const.PROPERTY_TIMER_DEL_UNIQKEY in message.properties
         if deliver_ms <= now:
             return _illegal(f"the recalled message was due {now - deliver_ms} ms ago ({name})") if recalls else None
-        if deliver_ms - now > store.timer_max_delay_sec * 1000:
-            return _illegal(
-                f"the delay time should not be bigger than the max delay {store.timer_max_delay_sec * 1000}ms "
-                f"(timerMaxDelaySec); this message is due in {deliver_ms - now} ms ({name}) and was not stored: set an "
-                "earlier time or raise the setting"
-            )
-        precision = precision_of(store)
-        due_ms = (deliver_ms - 1) // precision * precision
-        refusal = self._congestion(due_ms)
-        if refusal is None:
-            self._redirect(message, due_ms)
-            refusal = lacks_room(message)
-        return refusal
+        latest_ms = now + store.timer_max_delay_sec * 1000
+        if deliver_ms <= latest_ms:
+            return deliver_ms
+        if message.sys_flag & TRANSACTION_MASK == MessageSysFlag.TRANSACTION_COMMIT:
+            return latest_ms  # the setting was changed since the half message came
+        return _illegal(
+            f"the delay time should not be bigger than the max delay {store.timer_max_delay_sec * 1000}ms "
+            f"(timerMaxDelaySec); this message is due in {deliver_ms - now} ms ({name}) and was not stored: set an "
+            "earlier time or raise the setting"
+        )
 
     def _congestion(self, due_ms: int) -> Refusal | None:
         """Refuse some messages for a slot that holds more than timerCongestNumEachSlot, and all for one that holds

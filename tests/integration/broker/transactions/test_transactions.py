@@ -232,6 +232,35 @@ async def test_no_client_moves_the_broker_s_own_progress(
     assert (await client.end(half, COMMIT)).code == 0
 
 
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"TIMER_DELAY_SEC": str(4 * 86_400)}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DELIVER_MS": "soon"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DEL_UNIQKEY": "T#x"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DELAY_MS": "60000", "filler": "x" * 32_550}, ResponseCode.MESSAGE_ILLEGAL),
+    ],
+)
+async def test_a_timed_message_that_could_not_be_committed_opens_no_transaction(
+    start_broker: Start, properties: dict[str, str], code: int
+) -> None:
+    """A commit is one-way as a rule: its producer would not hear that it was refused."""
+    client = await world(start_broker)
+    opens = {"TRAN_MSG": "true", "PGROUP": "PG"}
+    reply = await client.broker.send("T", b"late", sys_flag=4, group="PG", **opens, **properties)
+    assert reply.code == code, reply.remark
+    assert await client.messages(HALF) == []
+
+
+async def test_a_commit_comes_as_late_as_may_be_if_the_limit_was_lowered_meanwhile(start_broker: Start) -> None:
+    client = await world(start_broker)
+    half = await client.prepare("T", b"late", TIMER_DELAY_SEC="86400")
+    request = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"timerMaxDelaySec=2")
+    assert (await client.broker.invoke(request)).code == 0
+    assert (await client.end(half, COMMIT)).code == 0
+    await until(lambda: client.broker.controller.store.max_offset("T", 0) == 1)
+
+
 async def test_a_transaction_ends_once(start_broker: Start) -> None:
     client = await world(start_broker)
     committed, rolled_back = await client.prepare("T", b"c"), await client.prepare("T", b"r")

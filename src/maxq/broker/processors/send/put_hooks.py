@@ -42,18 +42,25 @@ class PutHooks:
     def __init__(self) -> None:
         self._half: Callable[[MessageExtBrokerInner], bool] | None = None
         self._half_stored: Callable[[str], None] | None = None
+        self._judge_half: PutHook | None = None
         self._hooks: list[PutHook] = []
 
     def set_half(
         self,
         turn_away: Callable[[MessageExtBrokerInner], bool],
         stored: Callable[[str], None],
+        judge: PutHook,
     ) -> None:
-        """`turn_away(message)` makes a half message of one that opens a transaction, and says whether it did. No hook
-        sees those: when a transaction is committed, what is delivered meets them, delays included. `stored(topic)` is
-        told when such a message of `topic` was stored as a half message."""
+        """
+        Args:
+            turn_away: makes a half message of one that opens a transaction, and says whether it did. No hook sees
+                those: when a transaction is committed, what is delivered meets them, delays included.
+            stored: is told when a message that was sent to this topic was stored as a half message.
+            judge: says why a half message could not be stored when its transaction is committed.
+        """
         self._half = turn_away
         self._half_stored = stored
+        self._judge_half = judge
 
     def half_stored(self, topic: str) -> None:
         """Call the listener of half messages: one that was sent to `topic` is in the log."""
@@ -67,7 +74,8 @@ class PutHooks:
     def apply(self, message: MessageExtBrokerInner) -> Refusal | None:
         """Run the hooks in order. The first refusal ends the run."""
         if self._half is not None and self._half(message):
-            return lacks_room(message)
+            refusal = None if self._judge_half is None else self._judge_half(message)
+            return refusal or lacks_room(message)
         for hook in self._hooks:
             refusal = hook(message)
             if refusal is not None:
