@@ -350,6 +350,35 @@ def test_a_slave_that_acts_in_the_place_of_one_that_died_knows_what_was_committe
     play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
 
 
+def test_an_acting_slave_that_is_started_anew_knows_what_was_committed_and_acknowledged_before() -> None:
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await asyncio.sleep(5)
+        master.machine.kill()
+        await group.until_serves(1)
+        await client.commit(1, 7)
+        messages = await client.pop(1)
+        for message in messages[:4]:
+            await client.ack(1, message)
+        await asyncio.sleep(5)
+        one.machine.kill()
+        await one.start()
+        await group.until_serves(1)
+        assert await client.committed(1) == 7
+        assert await client.pop(1) == [], "they are acknowledged, or held"
+        for message in messages[4:6]:
+            await client.ack(1, message)
+        await master.start()
+        await group.until_serves(0)
+        await asyncio.sleep(INVISIBLE_MS / 1000 + 5)
+        assert bodies(await client.pop(0)) == bodies(messages[6:])
+
+    play(act, autoCreateSubscriptionGroup="true", reviveInterval="500")
+
+
 def test_what_an_acting_slave_kept_comes_back_by_one_that_has_copied_it() -> None:
     """The master comes back before the other slave has begun to act."""
 

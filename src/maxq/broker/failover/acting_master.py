@@ -528,6 +528,10 @@ class ActingMasterService:
             if self.is_acting_master:
                 raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the master of this slave comes back")
 
+    def copied_of(self, address: str) -> bytes:
+        """Return what this slave has copied of the messages that the slave at `address` gave to consumers."""
+        return self._pre_online.copied_of(address)
+
     async def copy_acting_slave(self) -> None:
         """Copy what another slave of the group keeps if it acts."""
         acting = self.group.smallest

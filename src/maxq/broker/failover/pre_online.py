@@ -63,6 +63,9 @@ class MetadataRestorer(Protocol):
         """Copy, on a slave that does not act, what the slave at `address` keeps while it acts, as long as that
         `is_wanted`. Raises as `take_back`."""
 
+    def copied_of(self, address: str) -> bytes:
+        """Return what `copy` has found out about messages that the slave at `address` gave to consumers."""
+
     def forget_copies(self) -> None:
         """Forget what `copy` has found out about messages given to consumers."""
 
@@ -236,6 +239,10 @@ class PreOnline:
                 await self._metadata.copy(address, is_wanted)
         except (MaxQError, OSError) as error:  # TimeoutError is one
             log.info("offsets and pop records of the slave that acts, %s, were not copied: %s", address, error)
+
+    def copied_of(self, address: str) -> bytes:
+        """Return what was copied of messages that the slave at `address` gave to consumers; empty if nothing was."""
+        return self._metadata.copied_of(address)
 
     def forget_copies(self) -> None:
         """Forget what was copied of messages given to consumers, because a master is active."""

@@ -87,6 +87,11 @@ class SlaveToMasterSync:
         self.forget_copies()
         return list(taken.values())
 
+    def copied_of(self, address: str) -> bytes:
+        """Return what `copy` has found out about messages that the slave at `address` gave to consumers; empty if it
+        has not copied it."""
+        return self._copied.get(address, b"")
+
     def forget_copies(self) -> None:
         """Forget what `copy` has found out about popped messages: another broker is active."""
         self._copied = {}

@@ -33,7 +33,7 @@ Slaves of earlier versions do not tell `done`, `earlier`, `twins` and `log`.
 Another slave that is to act in this one's place asks, too (with its id and address), when it has the smaller id and
 comes back, or when name servers do not hear this one. An acting slave stops acting then, and answers what it knew.
 Slaves that do not act copy that answer every few seconds (MAXQ_COPY_POPS, 30092), and an acting slave goes on: if it
-dies, the one that acts next goes on with its copy.
+dies, the one that acts next goes on with its copy. One that was started anew gets it back.
 
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
 """
@@ -237,6 +237,9 @@ class GroupOfSlave(Protocol):
     async def leave_to(self, broker_id: int, address: str) -> None:
         """Leave the group to another slave. Raises RequestRefusedError if this one does not."""
 
+    def copied_of(self, address: str) -> bytes:
+        """Return what this slave has copied of the one at `address` while that one acted; empty if nothing."""
+
 
 class PopState(Protocol):
     """What answering asks of the slave's pop consumption (PopService)."""
@@ -303,7 +306,8 @@ class HandBackProcessor(RequestProcessor):
                                       "what it knows belongs to other messages")  # fmt: skip
 
     async def _left_to(self, slave_id: int, slave: str) -> bytes:
-        """Leave the group to another slave. Returns what this one knew when it ended to act.
+        """Leave the group to another slave. Returns what this one knew when it ended to act, or what it has copied of
+        that one, which acted before and was started anew.
 
         Raises:
             RequestRefusedError: this slave does not leave it.
@@ -312,4 +316,4 @@ class HandBackProcessor(RequestProcessor):
             self._pops.give_way()
             await self._rest()
         await self._group.leave_to(slave_id, slave)
-        return self._pops.left()
+        return self._pops.left() or self._group.copied_of(slave)

@@ -161,6 +161,9 @@ class FakeMetadata:
             raise self.failure
         self.copied.append(address)
 
+    def copied_of(self, address: str) -> bytes:
+        return b""
+
     def forget_copies(self) -> None:
         self.forgotten += 1
 

@@ -507,6 +507,9 @@ class Slave:
     def left(self) -> bytes:
         return b"what it knows"
 
+    def copied_of(self, address: str) -> bytes:
+        return b"what it has copied"
+
     async def rest(self) -> None:
         """It delivers nothing."""
 
