@@ -94,6 +94,8 @@ class TimerService:
         self._woken = asyncio.Event()
         self._polled_until_ms = 0
         self._is_wanted = False
+        self._starts = 0  # calls of `start`
+        self._began_with = 0  # the number of the call since which this broker delivers
         self._work: SlotWork | None = None
         self._tick_ms = 0
         self._tick_offset = 0
@@ -130,6 +132,7 @@ class TimerService:
     def start(self) -> None:
         """Start delivering."""
         self._is_wanted = True
+        self._starts += 1
         self.wake()
 
     def stop(self) -> None:
@@ -191,10 +194,10 @@ class TimerService:
     async def _turn(self) -> bool:
         """Do the work that is due now. Returns False if there was none, so that the service may wait."""
         self.exchange.apply(is_dequeuing=self.is_dequeuing)
+        if self.is_dequeuing and not self._is_still_wanted():
+            self._end_dequeue()
         if self._is_wanted and not self.is_dequeuing:
             await self._begin_dequeue()
-        elif self.is_dequeuing and not self._is_wanted:
-            self._end_dequeue()
         moved = await self._enqueue(_ENQUEUE_AT_ONCE)
         worked = self.may_dequeue() and await self._dequeue()
         return moved or worked
@@ -364,7 +367,7 @@ class TimerService:
                 self.timer.finish(work.slot)
                 self._work = None
                 return True
-            if not self._is_wanted or not await self._dequeue_unit(work, unit):
+            if not self._is_still_wanted() or not await self._dequeue_unit(work, unit):
                 return False
             work.done()
         return True
@@ -453,26 +456,37 @@ class TimerService:
     # ---- who dequeues -----------------------------------------------------------------------------------------------
 
     async def _begin_dequeue(self) -> None:
-        """Find out which deliveries the checkpoint does not record."""
+        """Find out which deliveries the checkpoint does not record. Where that cannot be done yet, or delivering is no
+        longer wanted, or wanted anew, nothing begins."""
+        self._began_with = self._starts
         await self._store.wait_for_dispatch()
-        if not self._is_wanted:
+        if not self._is_still_wanted():
             return
         self.term = self._store.marks.mark().term
         self._masters_from = None if self._own.is_master else self._store.max_physical_offset
-        self.timer.take_over()
         await self._earlier.look_for()
-        self._take_moved()
+        if not self._is_still_wanted():
+            return
+        self.timer.take_over()
+        if not self._take_moved():
+            return
         self.is_dequeuing = True
         log.info("the timer delivers messages that are due from %d on", self.timer.read_time_ms)
 
-    def _take_moved(self) -> None:
+    def _is_still_wanted(self) -> bool:
+        """Return whether this broker is to deliver, without a break since it began to: in a break another broker may
+        have delivered."""
+        return self._is_wanted and self._began_with == self._starts
+
+    def _take_moved(self) -> bool:
         """Adopt moved messages again: the previous broker may have delivered them; those that it had moved and not
-        delivered are due now."""
+        delivered are due now. Returns False if the wheel does not take one of them yet."""
         for record, is_here in self.timer.moved_records():
             if self._earlier.take(record):
                 self.timer.moved.forget(record.physical_offset)
-            elif not is_here:
-                self.timer.move(record, self._clock.wall_ms())
+            elif not is_here and not self.timer.move(record, self._clock.wall_ms()):
+                return False
+        return True
 
     def _end_dequeue(self) -> None:
         if self._store.ledger is None:
