@@ -11,11 +11,11 @@ import pytest
 from maxq.broker.failover.assembly import Failover
 from maxq.broker.failover.group_api import Sign
 from maxq.broker.pop.hand_back import HELD_MS
-from maxq.broker.pop.pop_journal import SET_GROUP, PopJournal
+from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
-from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
+from maxq.broker.tables.topic.topic_validator import JOURNAL_SET_GROUP, JOURNAL_TOPIC
 from maxq.codes import ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
@@ -581,7 +581,7 @@ async def test_where_an_operator_set_a_group_counts_when_the_loss_of_power_took_
     parts.fill(b"%d" % number for number in range(9))
     service = await _started(serve(parts))
     _popped(parts, 0, 9)
-    parts.offsets.commit_offset("", SET_GROUP, JOURNAL_TOPIC, 0, 5)  # the log had more
+    parts.offsets.commit_offset("", JOURNAL_SET_GROUP, JOURNAL_TOPIC, 0, 5)  # the log had more
     service.stop()
     parts.offsets.not_beyond(parts.store.max_offset)
     older = parts.offsets.to_json()
