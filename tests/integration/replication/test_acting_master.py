@@ -16,7 +16,7 @@ from maxq.api import async_push_consumer
 from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP
 from maxq.broker.failover.escape_bridge import RemoteQueue
 from maxq.broker.pop import hand_back
-from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX, TRANS_HALF_TOPIC
 from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
@@ -32,6 +32,7 @@ from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.pop.pop_world import ack, batch_ack, bodies, change_time, pop, pop_all, popped
+from tests.integration.broker.transactions.transaction_world import TransactionClient
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 
@@ -348,12 +349,16 @@ async def test_906_and_908_tell_and_set_what_brokers_of_a_group_exchange(make_gr
 
 async def test_what_an_acting_master_must_write_escapes_to_another_group(make_group: Make) -> None:
     group = await make_group(enableRemoteEscape="true")
+    master, one = group.brokers["master"], group.brokers["one"]
+    master.create_topic("Only")
+    for topic in ("Only", TOPIC):
+        await TransactionClient(master).prepare(topic)
+    await until(lambda: one.controller.store.max_offset(TRANS_HALF_TOPIC, 0) == 2)
     await group.stop("master")
-    one = group.brokers["one"]
     await until(lambda: one.controller.failover.acting.is_acting_master)
     message = MessageExtBrokerInner(TOPIC, 0, b"escaped", {"KEYS": "k", "TAGS": "a"}, flag=3, reconsume_times=2)
     alone = await one.controller.failover.escape.put_message(message)
-    assert alone.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
+    assert alone.status is PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT
     assert "no broker group but broker-a" in alone.remark
 
     other = await group.start("other", brokerName="broker-b", totalReplicas="1")
@@ -366,6 +371,11 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
     await until(both_known)
     result = await one.controller.failover.escape.put_message(message)
     assert result.status is PutMessageStatus.PUT_OK, result.remark
+    checks = one.controller.transactions.checks
+    await checks.ready()
+    await checks.check()  # of the topic that no other group has, too: it holds up no other
+    (half,) = await other.pull_messages(TRANS_HALF_TOPIC, 0, group=GROUP)
+    assert half.properties["REAL_TOPIC"] == TOPIC
     (stored,) = await other.pull_messages(TOPIC, 0, group=GROUP)
     assert (stored.body, stored.flag, stored.reconsume_times) == (b"escaped", 3, 2)
     assert (stored.properties["KEYS"], stored.properties["TAGS"]) == ("k", "a")

@@ -64,6 +64,8 @@ _STATUS_OF: Final = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: PutMessageStatus.PUT_OK,
     ResponseCode.SLAVE_NOT_AVAILABLE: PutMessageStatus.PUT_OK,
 }
+#: Answers that say that the other group does not take this message, or its topic.
+_REFUSALS: Final = (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,8 @@ class EscapeBridge:
 
     async def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message here if this is a master and has the queue, else at another group. Never raises on a failure
-        there: the result has the code (QUEUE_HAS_MOVED, PUT_TO_REMOTE_BROKER_FAIL, SERVICE_NOT_AVAILABLE) and a
-        remark."""
+        there: the result has the code (QUEUE_HAS_MOVED, PUT_TO_REMOTE_BROKER_FAIL, NO_REMOTE_BROKER_TAKES_IT,
+        SERVICE_NOT_AVAILABLE) and a remark."""
         home = self._mappings.home_of(message.topic, message.queue_id)
         if self._own.broker_id == MASTER_ID:
             if home.queue_id is not None:
@@ -160,6 +162,8 @@ class EscapeBridge:
             return await self._send(message, await self._select(message.topic, global_id))
         except MaxQError as error:
             self._routes.pop(message.topic, None)
+            if isinstance(error, _RefusedError) and failure is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL:
+                failure = PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT
             log.warning("a message of topic %s could not be sent to another broker group: %s", message.topic, error)
             remark = f"the message of {message.topic} could not be given to another broker group: {error}"
             return PutMessageResult(failure, remark=remark)
@@ -170,7 +174,8 @@ class EscapeBridge:
         answer = await self._client.invoke(queue.address, self._request(message, queue), _SEND_TIMEOUT_MS)
         status = _STATUS_OF.get(ResponseCode(answer.code)) if answer.code in _STATUS_OF else None
         if status is None:
-            raise _NotTakenError(f"{queue.broker_name} at {queue.address} answered {answer.code} {answer.remark}")
+            kind = _RefusedError if answer.code in _REFUSALS else _NotTakenError
+            raise kind(f"{queue.broker_name} at {queue.address} answered {answer.code} {answer.remark}")
         stored = SendMessageResponseHeader.decode(answer.ext)
         return PutMessageResult(status, queue_offset=stored.queue_offset, msg_id=stored.msg_id, message_count=1)
 
@@ -188,7 +193,7 @@ class EscapeBridge:
         queues = [queue for queue in route.queues if global_id is None or queue.queue_id == global_id]
         if not queues:
             which = "a writable queue of this topic" if global_id is None else f"queue {global_id} of this topic"
-            raise _NotTakenError(f"no broker group but {self._own.broker_name} has a master and {which}")
+            raise _RefusedError(f"no broker group but {self._own.broker_name} has a master and {which}")
         if topic.startswith(REVIVE_TOPIC_PREFIX):  # acks of popped messages must meet their check points there
             return queues[java_hash(self._own.broker_name) % len(queues)]
         route.turn += 1
@@ -221,6 +226,10 @@ class EscapeBridge:
 
 class _NotTakenError(MaxQError):
     """Raised when no other group accepted the message."""
+
+
+class _RefusedError(_NotTakenError):
+    """Raised when no other group accepts this message, while others may be accepted."""
 
 
 def remote_queues(topic: str, route: TopicRouteData, own_broker_name: str) -> list[RemoteQueue]:

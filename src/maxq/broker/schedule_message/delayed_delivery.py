@@ -39,7 +39,11 @@ _NEVER: Final = (
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
 )
 #: Others can be stored, and this one when an operator has changed something, or another broker group is back.
-_LATER: Final = (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, PutMessageStatus.QUEUE_HAS_MOVED)
+_LATER: Final = (
+    PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+    PutMessageStatus.QUEUE_HAS_MOVED,
+    PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT,
+)
 
 
 class Undelivered(NamedTuple):

@@ -108,6 +108,7 @@ class TransactionalMessageCheckService:
         self._escape = escape
         self._on_failure = env.on_failure
         self._task: asyncio.Task[None] | None = None
+        self._refused_topics: set[str] = set()  # in this round, by all other broker groups
         self._asked_uncopied: dict[int, int] = {}  # by queue offset: how often
         self.passed_over = PassedOver(log)
         self._ready = asyncio.Event()
@@ -188,6 +189,7 @@ class TransactionalMessageCheckService:
         end = self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         ledger.skip_to(self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
         asked = looked = 0
+        self._refused_topics.clear()
         questions: list[_Question] = []
         at = ledger.next_open(0)
         while at < end:
@@ -327,9 +329,14 @@ class TransactionalMessageCheckService:
     async def _escaped(self, half: MessageExt) -> _Next:
         if self._transactions.is_committed(half):
             return _Next.ON
+        topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
+        if topic in self._refused_topics:
+            return _Next.ON
         result = await self._escape(opened_again(half))
         if result.ok:
             self._transactions.escaped(half)
+        elif result.status is PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT:
+            self._refused_topics.add(topic)
         elif result.status not in _ITS_OWN_FAULT:
             return _Next.STOP
         return _Next.ON

@@ -60,3 +60,17 @@ async def test_types_are_checked_from_the_moment_it_is_switched_on(broker: Runni
     broker.settings.update({"enableTopicMessageTypeCheck": "true"})
     assert (await broker.send("Normal", b"x", **TYPES["FIFO"])).code == ResponseCode.MESSAGE_ILLEGAL
     assert (await broker.send("Normal", b"x")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("declared", "properties"),
+    [("DELAY", {"REAL_TOPIC": "Typed", "REAL_QID": "0"}), ("TRANSACTION", {"__transactionId__": "U"})],
+)
+async def test_a_message_that_waited_at_another_broker_group_is_of_the_type_that_it_was(
+    start_broker: Start, declared: str, properties: dict[str, str]
+) -> None:
+    broker = await start_broker(enableTopicMessageTypeCheck=True)
+    for topic, type_ in (("Typed", declared), ("Fifo", "FIFO")):
+        broker.create_topic(topic, attributes={"+message.type": type_})
+    assert (await broker.send("Typed", b"x", **properties)).code == 0
+    assert (await broker.send("Fifo", b"x", **properties)).code == ResponseCode.MESSAGE_ILLEGAL

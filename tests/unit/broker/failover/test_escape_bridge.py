@@ -202,10 +202,19 @@ async def test_all_remote_queues_take_their_turn_over_one_route_until_it_is_old(
 async def test_no_other_group_with_the_topic_is_told_and_asked_for_again(route: TopicRouteData | None) -> None:
     world = World(route=route)
     result = await world.bridge.put_message(MESSAGE)
-    assert result.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
+    assert result.status is PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT
     assert "no broker group but broker-a" in result.remark
     world.route = ROUTE
     assert (await world.bridge.put_message(MESSAGE)).ok
+
+
+@pytest.mark.parametrize("code", [13, 16, 17])
+async def test_a_message_that_the_other_group_refuses_is_told_from_a_group_that_takes_nothing(code: int) -> None:
+    """A level of delays goes on without the one, and waits for the other."""
+    world = World()
+    world.answer = RemotingCommand(code, remark="wrong type")
+    result = await world.bridge.put_message(MESSAGE)
+    assert (result.status, "wrong type" in result.remark) == (PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT, True)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,13 @@ async def test_a_failure_of_ours_gives_nothing_up_however_often_the_store_was_bu
     assert result == Undelivered("RuntimeError: bug", is_final=False)
 
 
+async def test_what_no_other_broker_group_takes_is_postponed() -> None:
+    """It may be the only message whose topic no other group has."""
+    store = _Store(PutMessageResult(PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT, remark="nobody"))
+    result = await DelayedDelivery(1, UNIT, lambda _: _delayed(), store.put).run()
+    assert result == Undelivered("NO_REMOTE_BROKER_TAKES_IT nobody", is_final=False)
+
+
 async def test_a_level_goes_on_without_what_is_postponed_and_waits_when_no_more_can_be() -> None:
     done: list[tuple[int, bool]] = []
     room = 1

@@ -52,6 +52,14 @@ def declared_type(config: TopicConfig) -> str:
     return config.attributes.get(MESSAGE_TYPE, NORMAL)
 
 
+def _was_delivered(topic: str, properties: Mapping[str, str], expected: str) -> bool:
+    """Return whether this is a message that waited at another broker group, which sends it when it is due or its
+    transaction is committed: an acting master stores nothing itself."""
+    if expected == "DELAY":
+        return properties.get(const.PROPERTY_REAL_TOPIC) == topic
+    return expected == "TRANSACTION" and const.PROPERTY_TRANSACTION_ID in properties
+
+
 def type_refusal(config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
     """Return why the topic does not accept this message; None if it does. Retry and dead letter topics accept
     everything."""
@@ -59,7 +67,7 @@ def type_refusal(config: TopicConfig, properties: Mapping[str, str], sys_flag: i
         return None
     expected = declared_type(config)
     actual = "TRANSACTION" if sys_flag & TRANSACTION_MASK else message_type(properties)
-    if expected in (MIXED, actual):
+    if expected in (MIXED, actual) or _was_delivered(config.topic_name, properties, expected):
         return None
     return Refusal(
         ResponseCode.MESSAGE_ILLEGAL,
