@@ -30,6 +30,7 @@ from maxq.broker.timer.unread_markers import UnreadMarkers
 from maxq.runtime.background import supervise
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.passed_over import PassedOver
+from maxq.runtime.turns import Turns
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer.timer_log import TimerUnit
@@ -120,6 +121,7 @@ class TimerService:
         """Read the files. Raises StoreRefusedError or OSError if they cannot be read."""
         await run_blocking(self.timer.load)
         self.is_loaded = True
+        self._store.cleaner.is_needed = self.has_waiting_below
 
     def begin(self) -> None:
         """Start filling the wheel and writing checkpoints."""
@@ -172,6 +174,32 @@ class TimerService:
         if self.is_loaded:
             self.is_loaded = False
             self.timer.release()
+
+    async def has_waiting_below(self, physical_offset: int) -> bool:
+        """Return whether a message whose record lies before this physical offset waits in the wheel, or for its way
+        into it: after fileReservedTime was lowered, one may be older than that. Other tasks run in between."""
+        timer, turns = self.timer, Turns()
+        if not self.is_loaded:
+            return False
+        if timer.has_moved_below(physical_offset) or self._is_unread_below(physical_offset):
+            return True
+        position = timer.log.min_offset
+        while self.is_loaded and position < timer.log.max_offset:
+            unit = timer.log.read(position)
+            if unit is not None and unit.physical_offset < physical_offset:
+                if timer.waits(unit):
+                    return True
+            elif unit is not None and not unit.is_moved:
+                break  # units lie in the order of their records, but for moved ones
+            position = timer.log.next_position(position)
+            await turns.rest()
+        return False
+
+    def _is_unread_below(self, physical_offset: int) -> bool:
+        if not self.is_dequeuing:
+            return False
+        record = self.timer.topic.next_record()
+        return record is not None and record.physical_offset < physical_offset
 
     def wake(self) -> None:
         """Wake the service, because a message has arrived or a setting has changed."""

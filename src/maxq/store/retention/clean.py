@@ -17,7 +17,7 @@ file never "hangs" as it can in Java.
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Collection, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container
 from datetime import datetime
 from pathlib import PurePath
 from typing import NamedTuple
@@ -70,6 +70,8 @@ class CleanService:
     Attributes:
         ledger: of a DLedger log: says which files may go.
         hidden: what is not shown any more.
+        is_needed: whether records below a physical offset are needed that are not in their topics yet, as those of
+            messages in the timer's wheel.
         compacted: compaction topics, whose queues go on numbering although all their messages are gone from the log.
     """
 
@@ -91,10 +93,12 @@ class CleanService:
         self._queue_flusher = queue_flusher
         self._dispatch = dispatch
         self.hidden = HiddenMessages(commit_log, queues)
+        self.is_needed: Callable[[int], Awaitable[bool]] = _is_not_needed
         self.compacted: Collection[str] = ()
         self.ledger: FileLedger | None = None
         self._passed_over = PassedOver(log)
         self._manual_runs = 0
+        self._kept_to = -1  # end of the file of the log that was kept last because it is needed
         self._lacks_room = False  # what the log says could not be written down for want of room, when last tried
         self._has_given_room = False  # a file of the log went for that, and did not help
         self._expired: list[_Expired] = []
@@ -182,7 +186,7 @@ class CleanService:
             if self.ledger is not None and not self.ledger.may_delete(first.end_offset, is_full=immediately):
                 break
             modified = await self._context.jobs.run(first.modified_ms)
-            expired = is_time and (immediately or modified <= limit)
+            expired = is_time and (immediately or modified <= limit) and not await self._keeps(first, immediately)
             if not (expired or self.hidden.is_used) or not await self._is_known(first.end_offset):
                 break
             if not (expired or await self.hidden.hides_all_of(first)) or first is not self._commit_log.files.first:
@@ -200,6 +204,18 @@ class CleanService:
             if deleted < config.delete_file_batch_max:
                 await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
         return deleted
+
+    async def _keeps(self, file: MappedFile, immediately: bool) -> bool:
+        """Return whether an expired file of the log stays because it is needed. A full disk has it deleted all the same
+        (`immediately`), with a line in the log."""
+        if not await self.is_needed(file.end_offset):
+            return False
+        if immediately:
+            log.error("the disk is full: timer messages that wait in %s are lost with it", file.path)
+        elif file.end_offset > self._kept_to:
+            self._kept_to = file.end_offset
+            log.warning("%s is older than fileReservedTime, and is kept: timer messages wait in it", file.path)
+        return not immediately
 
     async def _is_known(self, end: int) -> bool:
         """Return whether the store's other files have recorded the deletions of topics below `end`. Otherwise a deleted
@@ -342,6 +358,10 @@ class CleanService:
                 self._dispatch.forget_topic()
                 self._commit_log.tail.forget_topic()
                 await turns.rest()
+
+
+async def _is_not_needed(end: int) -> bool:
+    return False
 
 
 def _last_physical_offset(queue: ConsumeQueue) -> int:

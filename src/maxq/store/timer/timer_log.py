@@ -200,6 +200,12 @@ class TimerLog:
                     break
                 yield unit
 
+    def next_position(self, position: int) -> int:
+        """Return the position of the unit that follows the one at `position`, which is the log's end for the last."""
+        following = position + UNIT_SIZE
+        left = self.file_size - following % self.file_size
+        return following if left >= UNIT_SIZE + _BLANK.size else following + left
+
     def last_unit_of(self, physical_offset: int, size: int) -> int | None:
         """Return the position of the last unit of a record; None if it has none. Reads the log backwards: blocks."""
         needle = _RECORD.pack(physical_offset, size)

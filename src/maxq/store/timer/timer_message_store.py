@@ -399,6 +399,14 @@ class TimerMessageStore:
         slot = self.wheel.get(self.floor(time_ms))
         return EMPTY if slot is EMPTY or self._is_over(slot) else slot
 
+    def has_moved_below(self, physical_offset: int) -> bool:
+        """Return whether the record of a moved message lies before this physical offset."""
+        return any(message.physical_offset < physical_offset for message in self.moved.all() or ())
+
+    def waits(self, unit: TimerUnit) -> bool:
+        """Return whether the message of this unit is still to be delivered, or put round, from its slot."""
+        return self.live_slot(unit.due_ms).last_position >= unit.position and self.moved.counts(unit)
+
     # --- dequeue ---
 
     def next_slot(self, most: int) -> Slot | None:

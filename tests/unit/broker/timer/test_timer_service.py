@@ -931,3 +931,33 @@ def test_what_is_recalled_after_the_clock_was_set_back_from_its_delivery_does_no
         await world.close()
 
     in_virtual_time(story)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_lower_file_reserved_time_deletes_no_file_in_which_a_message_waits(restarts: bool) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(9_000_000, "waits")
+        for _ in range(100):
+            world.send("x" * 16_000, topic="Other")
+        await world.sleep_ms(1_000)
+        assert world.store.max_physical_offset > 1 << 20 and world.service.timer.pending == 1
+        if restarts:
+            await world.close()
+        world.configure(file_reserved_time=1)
+        if restarts:
+            await world.open()
+        else:
+            world.store.update_config(world.settings.store)
+        await world.sleep_ms(8_998_000)
+        assert world.store.min_physical_offset == 0
+        await world.sleep_ms(700_000)
+        assert world.bodies() == ["waits"]
+        assert world.store.min_physical_offset > 0
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(
+            story, delete_when=";".join(f"{hour:02}" for hour in range(24)), timer_flush_interval_ms=60_000,
+            clean_resource_interval=600_000,
+        )  # fmt: skip
