@@ -15,6 +15,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Final, cast
 
 from maxq.access.guard import Guard
@@ -398,8 +399,8 @@ class StaticTopicGate:
     async def _reset(
         self, detail: TopicQueueMappingDetail, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Reset a group in the global queues that this broker leads, or in one of them; answers with the global
-        offsets. The brokers of other queues are asked by themselves."""
+        """Reset a group in the global queues that this broker leads, or in one of them, if all parts of them would do
+        it; answers with the global offsets. The brokers of other queues are asked by themselves."""
         queue_id = HeaderFields(request.ext).opt_int("queueId")
         if queue_id is not None and queue_id >= 0:
             queues = [self._queue(detail, request, "queueId")]
@@ -407,8 +408,10 @@ class StaticTopicGate:
             queues = [GlobalQueue(detail, number, detail.hosted_queues[number]) for number in _led(detail)]
         table: dict[MessageQueue, int] = {}
         scope = mock_broker_name(detail.scope or GLOBAL_SCOPE)
-        for queue in queues:
-            answer = await self._reset_queue(queue, connection, request)
+        group = request.ext.get("group", "")
+        for only_checks, queue in product((True, False), queues):
+            async with self._changes.turn(_changed(queue, group)):
+                answer = await self._reset_parts(self._as_it_is(queue), connection, request, only_checks=only_checks)
             if answer.code != ResponseCode.SUCCESS:
                 return request.reply(answer.code, answer.remark)
             table[MessageQueue(queue.topic, scope, queue.global_id)] = int(answer.ext["offset"])
@@ -417,19 +420,8 @@ class StaticTopicGate:
             return request.reply(body=json_dialect.dumps(body.to_json_for_cpp()))
         return request.reply(body=body.encode())
 
-    async def _reset_queue(
-        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
-    ) -> RemotingCommand:
-        """Reset a group in all parts of a queue, if each of them would do it. See `_reset_parts`."""
-        async with self._changes.turn(_changed(queue, request.ext.get("group", ""))):
-            queue = self._as_it_is(queue)
-            answer = await self._reset_parts(queue, connection, request, only_checks=True)
-            if answer.code == ResponseCode.SUCCESS:
-                answer = await self._reset_parts(queue, connection, request)
-            return answer
-
     async def _reset_parts(
-        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand, *, only_checks: bool = False
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand, *, only_checks: bool
     ) -> RemotingCommand:
         """Reset a group in all parts of a queue, the leader's last, which then tells the members. Those that pop find
         the place in each part; those that pull go on in the first part in which the place is not the end: behind it

@@ -38,7 +38,7 @@ class Chain:
             items.append(LogicQueueMappingItem(gen, gen, name, 10_000 * gen, 0, end))
             self.worlds[name].store.fill("T", gen, list(range(count)))
         for world in self.worlds.values():
-            world.add_topic("T", len(parts))
+            world.add_topic("T", len(parts) + 1)
             world.groups.find_subscription_group_config("G")
         self.leader = self.worlds[parts[-1][0]]
         self.processors: dict[int, Processor] = {}
@@ -47,11 +47,12 @@ class Chain:
         gate = StaticTopicGate(self.leader.mappings, cast(OtherBrokers, self), offsets, None, lambda: False)
         gate.place(cast(RemotingServer, self))
 
-    def lead(self, items: list[LogicQueueMappingItem]) -> None:
-        """Tell the broker that has led so far of a chain."""
-        name = self.leader.settings.broker.broker_name
-        detail = TopicQueueMappingDetail("T", "__global__", 1, name, len(items), False, None, {0: items})
-        self.leader.mappings.update(detail, force=False)
+    def lead(self, *chains: list[LogicQueueMappingItem]) -> None:
+        """Tell the broker that has led so far of the chains of all queues, of which the first is used here."""
+        name, epoch = self.leader.settings.broker.broker_name, len(chains[0])
+        hosted = dict(enumerate(chains))
+        detail = TopicQueueMappingDetail("T", "__global__", len(chains), name, epoch, False, None, hosted)
+        self.leader.mappings.update(detail, force=True)
 
     # --- the leader's server, and what it asks others ---
 
@@ -187,6 +188,20 @@ async def test_a_reset_that_one_part_refuses_changes_nothing_in_others() -> None
     refused = await chain.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, timestamp="0", offset="10")
     assert refused.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert chain.tables() == before
+
+
+async def test_a_reset_that_a_part_of_one_queue_refuses_changes_nothing_in_other_queues() -> None:
+    chain = Chain(("b", 50), ("a", 50))
+    items = chain.leader.mappings.table["T"].hosted_queues[0]
+    chain.lead([LogicQueueMappingItem(0, 2, "a", 0)], items)
+    before = chain.tables()
+    chain.away.add("b")
+    with pytest.raises(RequestRefusedError, match="b is away"):
+        await chain.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, timestamp="0", queueId="-1")
+    assert chain.tables() == before
+    chain.away.clear()
+    await chain.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, timestamp="0", queueId="-1")
+    assert chain.tables() != before
 
 
 async def test_a_late_answer_about_an_older_part_takes_back_no_newer_commit() -> None:
