@@ -70,7 +70,11 @@ class ManySends:
             await self._give_up()
         if self._failures:
             raise self._failures[0]
-        return [self._results[place] for place in sorted(self._results)]
+        results, self._results = (
+            self._results,
+            {},
+        )  # the window refers to this object: it stays until the cycle collector
+        return [results[place] for place in sorted(results)]
 
     async def _send_from(self, feed: MessageFeed) -> None:
         while await self._has_room():

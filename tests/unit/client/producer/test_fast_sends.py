@@ -2,6 +2,8 @@
 way, which a producer takes whose `fast` is None."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -505,6 +507,18 @@ def test_send_many_keeps_its_window_and_the_order_of_results(form: ModuleType, i
 
     found: Any = outcome(scenario, is_fast=True)
     assert 1 <= found[0] <= in_flight
+
+
+def test_send_many_keeps_no_result_that_its_caller_lets_go_of(form: ModuleType) -> None:
+    async def scenario(cluster: MockCluster, producer: Producer) -> int:
+        gc.disable()
+        try:
+            (result,) = await producer.send_many([Message("T", b"a")])
+            return sys.getrefcount(result)
+        finally:
+            gc.enable()
+
+    assert outcome(scenario, is_fast=True)[0] == 2  # `result`, and the argument
 
 
 def test_what_on_result_raises_is_raised_and_ends_the_drawing(form: ModuleType) -> None:
