@@ -243,6 +243,15 @@ def test_letters_that_are_deleted_between_count_and_send_are_told(
     assert dlq_redrive(spark, config).rows == 0
     assert done_of(config.record) == {"%DLQ%expiring/broker-a/0": [[6, 9]]}
 
+    with Admin(standalone.namesrv_address) as admin:
+        admin.topics.delete("%DLQ%expiring", "DefaultCluster")
+    make(standalone, "%DLQ%expiring")
+    producer.send_batch([Message("%DLQ%expiring", b"%d" % n, {"RETRY_TOPIC": "Expiring"}) for n in range(12)],
+                        queue=MessageQueue("%DLQ%expiring", "broker-a", 0))  # fmt: skip
+    monkeypatch.setattr(dlq, "incarnations", lambda *_: {})  # as of Java's brokers, which do not tell
+    with pytest.raises(ConfigError, match="%DLQ%expiring/broker-a/0 whose topic was deleted since"):
+        dlq_redrive(spark, config)
+
 
 def done_of(record: Path) -> Any:
     """Offsets in the last line of a record."""

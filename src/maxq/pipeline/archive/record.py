@@ -9,7 +9,8 @@ piece that was begun and not done is done first, cut as it was: `id` and its off
 it once (delivery=exactly-once), however often it is sent. `rows` of a piece that was begun says how many messages were
 to be sent, where they were counted because retention may delete them meanwhile: what it deletes is not part of the line
 `done`. `incarnations` says which topic of its name a queue is of, where that was deleted before
-(ReportedOffset.incarnation): offsets of a topic that was made again are others.
+(ReportedOffset.incarnation): offsets of a topic that was made again are others. Java's brokers do not tell that; there
+`newest` does: queue → offset, store time in µs and body CRC of the last message of the piece.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from maxq.errors import ConfigError
 from maxq.pipeline.archive.ranges import Range, union
+from maxq.pipeline.archive.same_messages import ArchivedMessage
 from maxq.pipeline.source.positions import name_of
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.durable_files import DurableFiles
@@ -52,6 +54,7 @@ class SentRecord:
         self._ranges: dict[MessageQueue, list[Range]] = {}
         self.pending: dict[MessageQueue, list[Range]] = {}  # a piece that was begun and is not done
         self.pending_rows: int | None = None  # how many messages it was to send, if they were counted
+        self.newest: dict[MessageQueue, ArchivedMessage] = {}  # the last messages of pieces, where lines say so
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         self._is_new = not lines
         for number, line in enumerate(lines, 1):
@@ -70,10 +73,24 @@ class SentRecord:
     def _check_incarnations(self) -> None:
         for queue, number in self._incarnations_of(self._incarnations).items():
             if number != self._incarnations[queue]:
-                raise ConfigError(
-                    f"{self._path} records messages of {name_of(queue)} whose topic was deleted since: the present "
-                    "topic is a new one, and its first offsets would count as sent. Name another file"
-                )
+                raise self._deleted(queue)
+
+    def refuse(self, queues: Iterable[MessageQueue]) -> None:
+        """Raise ConfigError if there are queues in the record that are others now, as same_messages.other_queues has
+        found."""
+        for queue in queues:
+            raise self._deleted(queue)
+
+    def _deleted(self, queue: MessageQueue) -> ConfigError:
+        return ConfigError(
+            f"{self._path} records messages of {name_of(queue)} whose topic was deleted since, or whose broker lost "
+            "its log: the present queue is a new one, and its first offsets would count as sent. Name another file"
+        )
+
+    def _note_newest(self, messages: Mapping[MessageQueue, ArchivedMessage]) -> None:
+        for queue, one in messages.items():
+            if queue not in self.newest or self.newest[queue].offset < one.offset:
+                self.newest[queue] = one
 
     def _take(self, value: Mapping[str, Any], *, is_head: bool) -> None:
         if not is_head:
@@ -83,6 +100,7 @@ class SentRecord:
                 self._incarnations |= {queue: int(told.get(name_of(queue), 0)) for queue in ranges}
             if "begun" in value:
                 self.pending, self.pending_rows = ranges, value.get("rows")
+                self._note_newest(_named(value.get("newest", {})))
             else:
                 self._count(int(value["rows"]), ranges)
             return
@@ -109,17 +127,26 @@ class SentRecord:
             self._append({"maxqRecord": VERSION, "id": self.id, "what": self._what})
             self._is_new = False
 
-    def begin_piece(self, ranges: Mapping[MessageQueue, Sequence[Range]], rows: int | None = None) -> None:
+    def begin_piece(
+        self,
+        ranges: Mapping[MessageQueue, Sequence[Range]],
+        rows: int | None = None,
+        newest: Mapping[MessageQueue, ArchivedMessage] | None = None,
+    ) -> None:
         """Note durably, before any of them is sent, that these offsets come next.
 
         Args:
             rows: how many messages are to be sent; None: they were not counted.
+            newest: the last one of each queue.
         """
         self.begin()
         self.pending, self.pending_rows = {queue: list(some) for queue, some in ranges.items()}, rows
         self._note_incarnations(ranges)
-        counted = {} if rows is None else {"rows": rows}
-        self._append({"begun": SystemClock().wall_ms()} | counted | self._told(ranges))
+        more: dict[str, Any] = {} if rows is None else {"rows": rows}
+        if newest:
+            self._note_newest(newest)
+            more["newest"] = {name_of(queue): list(one[:3]) for queue, one in sorted(newest.items())}
+        self._append({"begun": SystemClock().wall_ms()} | more | self._told(ranges))
 
     def add(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
         """Note durably that these offsets are done, and how many rows of them were sent."""
@@ -154,8 +181,13 @@ def _texts(ranges: Mapping[MessageQueue, Sequence[Range]]) -> dict[str, list[lis
 
 
 def _queues(texts: Mapping[str, Any]) -> dict[MessageQueue, list[Range]]:
-    found = {}
-    for name, ranges in texts.items():
-        topic, broker, queue_id = name.rsplit("/", 2)
-        found[MessageQueue(topic, broker, int(queue_id))] = [(int(first), int(last)) for first, last in ranges]
-    return found
+    return {_queue(name): [(int(first), int(last)) for first, last in ranges] for name, ranges in texts.items()}
+
+
+def _named(texts: Mapping[str, Any]) -> dict[MessageQueue, ArchivedMessage]:
+    return {_queue(name): ArchivedMessage(*map(int, one)) for name, one in texts.items()}
+
+
+def _queue(name: str) -> MessageQueue:
+    topic, broker, queue_id = name.rsplit("/", 2)
+    return MessageQueue(topic, broker, int(queue_id))

@@ -20,6 +20,7 @@ from maxq.pipeline.archive.ranges import intersect
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.positions import name_of
 from maxq.pipeline.wire.queue_range import QueueRange
+from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
@@ -151,15 +152,62 @@ def check_brokers(
         PipelineError: see check_messages; brokers do not answer.
     """
     coverage = manifest.coverage()
-    ranges = []
-    for queue, (first, end) in sorted(bounds.items()):
+    newest = {}
+    for queue, (first, end) in bounds.items():
         common = intersect(coverage.get(queue, ()), [(first, end - 1)]) if first < end else []
         if common:
-            last = common[-1][1]
-            ranges.append(QueueRange(queue.topic, queue.broker_name, queue.queue_id, last, last + 1))
-    messages: dict[MessageQueue, ArchivedMessage] = {}
-    for batch in WireReader(replace(options, columns=_COLUMNS, fail_on_data_loss=False)).read(ranges):
+            newest[queue] = common[-1][1]
+    check_messages(folder, manifest, _messages_at(options, newest))
+
+
+def messages_on_brokers(
+    options: ReadOptions, offsets: Mapping[MessageQueue, int]
+) -> dict[MessageQueue, ArchivedMessage]:
+    """Return the messages that brokers have at these offsets now. Queues of brokers that do not answer are left out.
+
+    Args:
+        options: of a read: the connection.
+    """
+    return _messages_at(
+        options,
+        {
+            queue: offsets[queue]
+            for queue, (first, end) in _ends_now(options, offsets).items()
+            if first <= offsets[queue] < end
+        },
+    )
+
+
+def other_queues(options: ReadOptions, known: Mapping[MessageQueue, ArchivedMessage]) -> list[MessageQueue]:
+    """Return the queues that end before the offsets of these messages, or have other messages there: they are others of
+    their names. Queues of brokers that do not answer are left out.
+
+    Args:
+        options: of a read: the connection.
+    """
+    bounds = _ends_now(options, known)
+    shorter = [queue for queue, (_, end) in bounds.items() if end <= known[queue].offset]
+    now = messages_on_brokers(options, {queue: known[queue].offset for queue in bounds})
+    return sorted([*shorter, *(queue for queue, one in now.items() if not one.is_same(known[queue]))])
+
+
+def _ends_now(options: ReadOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+    """Return the first offset, and one past the last, of queues whose masters answer."""
+    with WireClient(options.connection) as client:
+        asked = [queue for queue in queues if client.candidates(queue)]
+        lows, highs = client.min_offsets(asked)[0], client.max_offsets(asked)[0]
+    return {queue: (lows[queue].offset, one.offset) for queue, one in highs.items() if one.is_master and queue in lows}
+
+
+def _messages_at(options: ReadOptions, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, ArchivedMessage]:
+    ranges = [
+        QueueRange(queue.topic, queue.broker_name, queue.queue_id, offset, offset + 1)
+        for queue, offset in sorted(offsets.items())
+    ]
+    found: dict[MessageQueue, ArchivedMessage] = {}
+    every = replace(options, columns=_COLUMNS, fail_on_data_loss=False, sub_expression="*", sub_expression_type="TAG")
+    for batch in WireReader(every).read(ranges):
         table = pa.Table.from_batches([batch])
         queues = map(MessageQueue, *(table[name].to_pylist() for name in _COLUMNS[:3]))
-        messages |= dict(zip(queues, _messages(table), strict=True))
-    check_messages(folder, manifest, messages)
+        found |= dict(zip(queues, _messages(table), strict=True))
+    return found

@@ -24,10 +24,11 @@ from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.ranges import Range, union
 from maxq.pipeline.archive.record import SentRecord
+from maxq.pipeline.archive.same_messages import messages_on_brokers, other_queues
 from maxq.pipeline.cluster.cluster_tables import topic_names
 from maxq.pipeline.jobs.replay import ReplayPiece, SentResult, send_pieces
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
+from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions, ReadOptions
 from maxq.pipeline.transforms.archive import found_ranges, not_covered, only_covered
 from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters, redriven
 from maxq.pipeline.transforms.replay import Chosen, check_targets, chosen_messages
@@ -154,11 +155,14 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
         dry_run: only count them.
 
     Raises:
+        ConfigError: the record is one of other groups, or a dead-letter topic in it was deleted since.
         DataLossError: letters were deleted after they were counted; the others were sent.
-        PipelineError: the record is one of other groups; a letter does not say the topic it came from.
+        PipelineError: a letter does not say the topic it came from.
     """
     connection = ConnectionOptions.parse(OptionValues(config.letters.options, FORMAT))
     record = SentRecord(config.record, config.what, partial(incarnations, connection))
+    reading = ReadOptions.parse({**config.letters.options, "subscribePattern": f"{DLQ_PREFIX}.*"}, streaming=False)
+    record.refuse(other_queues(reading, record.newest))
     letters = not_covered(dlq_letters(spark, config.letters), record.coverage)
     ranges: dict[MessageQueue, list[Range]] = {}
     count = 0
@@ -173,7 +177,8 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
         _check_origins(letters)
     sink = {**config.letters.options, "keepProperties": ",".join(KEPT_PROPERTIES)}
     form = partial(redriven, topic=config.topic)
-    return send_pieces(spark, [ReplayPiece(letters, Chosen(), ranges, count)], sink, form, record)
+    newest = messages_on_brokers(reading, {queue: some[-1][1] for queue, some in ranges.items()})
+    return send_pieces(spark, [ReplayPiece(letters, Chosen(), ranges, count, newest)], sink, form, record)
 
 
 def _check_origins(letters: DataFrame) -> None:

@@ -25,6 +25,7 @@ from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, intersect, subtract, union
 from maxq.pipeline.archive.record import SentRecord, piece_name
+from maxq.pipeline.archive.same_messages import ArchivedMessage
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, deleted_in_stores, read_archive, store_messages
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT
@@ -100,6 +101,7 @@ class ReplayPiece:
     Attributes:
         examined: all messages at `ranges`; those of `chosen` are sent.
         rows: how many were to be sent when they were counted; None: they were not counted, because they stay.
+        newest: the last message of each queue, where brokers may not tell that a topic was deleted.
         away: those offsets of an archive's piece that the archive has no more, as after `archive verify --repair`.
     """
 
@@ -107,6 +109,7 @@ class ReplayPiece:
     chosen: Chosen
     ranges: Ranges
     rows: int | None = None
+    newest: Mapping[MessageQueue, ArchivedMessage] = field(default_factory=dict)
     away: Ranges = field(default_factory=dict)
 
     @property
@@ -325,7 +328,7 @@ def send_pieces(
         if record is not None and record.pending == piece.ranges:
             sent = _sent_before(chosen)
         elif record is not None:
-            record.begin_piece(piece.ranges, piece.rows)
+            record.begin_piece(piece.ranges, piece.rows, piece.newest)
         unsent = {} if sent is not None else piece.away
         if sent is None:
             ordered = in_order(piece.messages, tasks)

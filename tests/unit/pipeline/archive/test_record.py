@@ -12,8 +12,9 @@ from maxq.api import Admin, Message, Producer
 from maxq.errors import ConfigError
 from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.record import SentRecord, piece_name
+from maxq.pipeline.archive.same_messages import messages_on_brokers, other_queues
 from maxq.pipeline.jobs.archive.job import ArchiveConfig, deleted_in_stores
-from maxq.pipeline.options.read_options import ConnectionOptions
+from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.message_queue import MessageQueue
@@ -149,3 +150,22 @@ def test_a_broker_that_does_not_answer_at_once_is_asked_again(
         assert incarnations(connection, [OTHER, MessageQueue("T", "no-such-broker", 0)]) == known
     assert known[OTHER] > 0
     assert "1 queues, such as" in caplog.text
+
+
+def test_the_newest_messages_say_that_a_topic_was_made_again(tmp_path: Path) -> None:
+    """As of Java's brokers, which do not tell it."""
+    with Standalone(tmp_path / "store") as server:
+        make_again(server)
+        given = {"rocketmq.namesrv": server.namesrv_address, "subscribe": "T"}
+        reading = ReadOptions.parse(given, streaming=False)
+        newest = messages_on_brokers(reading, {OTHER: 0, QUEUE: 3, MessageQueue("T", "no-such-broker", 0): 0})
+        assert [*newest] == [OTHER]
+        SentRecord(tmp_path / "record", "work").begin_piece({OTHER: [(0, 0)]}, 1, newest)
+        record = SentRecord(tmp_path / "record", "work")
+        assert record.newest[OTHER].is_same(newest[OTHER])
+        record.refuse(other_queues(reading, record.newest))
+        shorter = {OTHER: newest[OTHER]._replace(offset=1)}
+        assert other_queues(reading, shorter) == [OTHER]
+        make_again(server)
+        with pytest.raises(ConfigError, match="T/broker-a/0 whose topic was deleted since"):
+            record.refuse(other_queues(reading, record.newest))
