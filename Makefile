@@ -78,7 +78,7 @@ test-long: setup java ## the tests in their long form: more seeds, all rows of e
 
 pytest: setup
 	@# Six processes on two cores: many tests wait, for clocks, disks and each other.
-	$(SIDE_BY_SIDE) --processes 6 -m 'not interop and not slow' tests
+	$(SIDE_BY_SIDE) -p tests.memory_folder --processes 6 -m 'not interop and not slow' tests
 
 lint: setup ## ruff, the import contracts, spelling, and the style of the pages
 	$(BIN)/ruff check .
@@ -90,7 +90,7 @@ types: setup ## mypy --strict
 	$(BIN)/mypy
 
 affected: setup
-	@$(SIDE_BY_SIDE) --processes 2 -m 'not interop and not slow' $$($(BIN)/python -m tests.affected --base $(BASE))
+	@$(SIDE_BY_SIDE) -p tests.memory_folder --processes 2 -m 'not interop and not slow' $$($(BIN)/python -m tests.affected --base $(BASE))
 
 fmt: setup ## format in place
 	$(BIN)/ruff check --fix-only -q .
