@@ -284,7 +284,7 @@ class TimerService:
         if self.timer.was_passed(record) or self._earlier.take(record):
             return True  # its slot may be a later one now than the one it was delivered from
         if not self.timer.is_past(record.out_ms):
-            if not self.timer.put(record):
+            if not self.timer.put(record, beside=True):
                 return False
             if record.out_ms < self._tick_ms:  # its slot is over; the marker that recalls it may be behind it
                 self._tick_offset = self._taken_offset()

@@ -7,6 +7,9 @@ Bytes 0 … 55 are Java's (see protocol/body/timer_checkpoint.py). Behind them, 
     80 i32  CRC-32 of bytes 0 … 79; wrong when a Java broker wrote the checkpoint last, and then what is MaxQ's counts
             for nothing
     96      as MaxQ's brokers tell each other: the log's end, messages in other slots than their records say
+
+At the end of the file, if other brokers have delivered from this wheel: pairs of i64 time, ms, and i64 position of the
+timer log (DeliveredSlots); then i32 how many, i32 CRC-32 of the pairs, "MXQD".
 """
 
 import struct
@@ -25,6 +28,9 @@ _OWN: Final = struct.Struct(">qqI")
 _OWN_AT: Final = 64
 _OWN_CRC_AT: Final = _OWN_AT + 16
 _TOLD_AT: Final = 96
+_PAIR: Final = struct.Struct(">qq")
+_PAIRS_END: Final = struct.Struct(">iI4s")
+_PAIRS_MAGIC: Final = b"MXQD"
 
 
 class TimerCheckpointFile:
@@ -34,6 +40,7 @@ class TimerCheckpointFile:
         checkpoint: the last one that was loaded or saved.
         dedupe_position: None if nobody knows.
         precision_ms: None if nobody knows.
+        delivered: how far other brokers have delivered: times fall, positions of the timer log rise.
         is_new: there was no file, or an empty one.
     """
 
@@ -43,6 +50,7 @@ class TimerCheckpointFile:
         self.checkpoint = TimerCheckpoint()
         self.dedupe_position: int | None = None
         self.precision_ms: int | None = None
+        self.delivered: tuple[tuple[int, int], ...] = ()
         self.is_new = True
 
     def load(self) -> None:
@@ -55,12 +63,20 @@ class TimerCheckpointFile:
             self._disk.replace(self._path, data)
         self.checkpoint = TimerCheckpoint.decode(data[:SIZE])
         self.dedupe_position = self.precision_ms = None
+        self.delivered = ()
         position, precision, crc = _OWN.unpack_from(data, _OWN_AT)
         if crc == zlib.crc32(data[:_OWN_CRC_AT]):
             self.dedupe_position, self.precision_ms = position, precision
             self.checkpoint.decode_own(data[_TOLD_AT:])
+            self.delivered = _decode_pairs(data)
 
-    def save(self, checkpoint: TimerCheckpoint, dedupe_position: int, precision_ms: int) -> None:
+    def save(
+        self,
+        checkpoint: TimerCheckpoint,
+        dedupe_position: int,
+        precision_ms: int,
+        delivered: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         """Write the checkpoint durably and atomically. Blocks; may run in another thread. Raises OSError if the disk
         refuses."""
         data = bytearray(FILE_SIZE)
@@ -69,8 +85,13 @@ class TimerCheckpointFile:
         struct.pack_into(">I", data, _OWN_CRC_AT, zlib.crc32(data[:_OWN_CRC_AT]))
         own = checkpoint.encode_own()
         data[_TOLD_AT : _TOLD_AT + len(own)] = own
+        pairs = _encode_pairs(delivered)
+        if pairs:
+            del data[max(_TOLD_AT + len(own), FILE_SIZE - len(pairs)) :]
+            data += pairs
         self._disk.replace(self._path, bytes(data))
         self.checkpoint, self.dedupe_position, self.precision_ms = checkpoint, dedupe_position, precision_ms
+        self.delivered = delivered
 
     def name_moved(self, moved: tuple[MovedMessage, ...] | None) -> None:
         """Have the last checkpoint name these messages, too, before the wheel is written without their former slots: a
@@ -86,4 +107,21 @@ class TimerCheckpointFile:
             return
         assert self.dedupe_position is not None and self.precision_ms is not None, "MaxQ wrote it"
         both = {message.physical_offset: message for message in (*named, *moved)}
-        self.save(replace(self.checkpoint, moved=tuple(both.values())), self.dedupe_position, self.precision_ms)
+        named_all = replace(self.checkpoint, moved=tuple(both.values()))
+        self.save(named_all, self.dedupe_position, self.precision_ms, self.delivered)
+
+
+def _encode_pairs(pairs: tuple[tuple[int, int], ...]) -> bytes:
+    if not pairs:
+        return b""
+    content = b"".join(_PAIR.pack(*pair) for pair in pairs)
+    return content + _PAIRS_END.pack(len(pairs), zlib.crc32(content), _PAIRS_MAGIC)
+
+
+def _decode_pairs(data: bytes) -> tuple[tuple[int, int], ...]:
+    count, crc, magic = _PAIRS_END.unpack_from(data, len(data) - _PAIRS_END.size)
+    start = len(data) - _PAIRS_END.size - count * _PAIR.size
+    content = data[max(start, 0) : len(data) - _PAIRS_END.size]
+    if magic != _PAIRS_MAGIC or start < 0 or count < 0 or crc != zlib.crc32(content):
+        return ()
+    return tuple((time_ms, position) for time_ms, position in _PAIR.iter_unpack(content))

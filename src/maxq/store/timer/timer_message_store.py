@@ -71,6 +71,10 @@ class DeliveredSlots:
         later = [pair for pair in self._pairs if pair[0] > before_ms][-_MOST_PAIRS:]
         self._pairs = [*later, (before_ms, position)]
 
+    def all(self) -> tuple[tuple[int, int], ...]:
+        """Return the pairs, for `add` in this order."""
+        return tuple(self._pairs)
+
     def position_of(self, slot_ms: int) -> int:
         """Returns the position in the timer log before which the units of this slot are finished."""
         return max((position for before_ms, position in self._pairs if slot_ms < before_ms), default=0)
@@ -90,6 +94,7 @@ class Checkpoint:
     pages: dict[int, bytearray]
     values: TimerCheckpoint
     dedupe_position: int
+    delivered: tuple[tuple[int, int], ...]
 
 
 class TimerMessageStore:
@@ -167,7 +172,8 @@ class TimerMessageStore:
         # before its first checkpoint this timer has passed over nothing, whoever wrote the units
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
-        self._delivered_slots.add(*found.delivered)
+        for pair in found.delivered:
+            self._delivered_slots.add(*pair)
         self._go_on_reading(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
         if self.wheel.precision_ms != self.precision_ms:
             self._change_precision(is_empty=found.earliest_ms is None)
@@ -277,9 +283,13 @@ class TimerMessageStore:
         checkpoint. The message was then delivered or moved."""
         return record.message.queue_offset < self._passed[0] and record.out_ms < self._passed[1]
 
-    def put(self, record: TimerRecord) -> bool:
+    def put(self, record: TimerRecord, *, beside: bool = False) -> bool:
         """Put a message into the wheel, into the same slot as on every broker of the group; a marker that recalls a
         moved message into the slot of that.
+
+        Args:
+            beside: where its slot holds messages of a later lap, put into the wheel while the clock was ahead, it goes
+                into the next free slot, which only this broker knows.
 
         Returns:
             False: its slot is taken by the other lap, which the wheel has not passed yet, or the disk refuses; try
@@ -290,6 +300,8 @@ class TimerMessageStore:
         due, magic = self._slot_for(self.slot_of(record.out_ms), self._roll_base(record))
         if due == self._open_ms:
             due += self.precision_ms
+        if beside and self._live(due) is None and self.wheel.at_index(self.wheel.slot_index(due)).time_ms > due:
+            return self._put_moved(record, due, magic)
         return self._put_unit(record, due, magic)
 
     def move(self, record: TimerRecord, not_before_ms: int) -> bool:
@@ -302,7 +314,11 @@ class TimerMessageStore:
         recalled = self._recalled_slot(record)
         if recalled is not None:
             due, magic = recalled, MAGIC_DEFAULT
-        if due == self._open_ms:
+        return self._put_moved(record, due, magic)
+
+    def _put_moved(self, record: TimerRecord, due: int, magic: int) -> bool:
+        """Put a message into this slot, or the next one that is free, and note that it is there."""
+        while due == self._open_ms or self._live(due) is None:
             due += self.precision_ms
         if not self.moved.has_room(record.physical_offset):
             log.error("too many timer messages wait for another try: no slave learns of that at physical offset %d",
@@ -555,8 +571,9 @@ class TimerMessageStore:
             dedupe_position,
         )
         return Checkpoint(
-            self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position
-        )
+            self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position,
+            self._delivered_slots.all(),
+        )  # fmt: skip
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Make the snapshot durable: timer log, the names of moved messages, wheel, checkpoint, in this order. Blocks;
@@ -564,7 +581,7 @@ class TimerMessageStore:
         self.log.flush(checkpoint.unit_end)
         self._file.name_moved(checkpoint.values.moved)
         self.wheel.write(checkpoint.pages)
-        self._file.save(checkpoint.values, checkpoint.dedupe_position, self.precision_ms)
+        self._file.save(checkpoint.values, checkpoint.dedupe_position, self.precision_ms, checkpoint.delivered)
 
     def thaw(self, checkpoint: Checkpoint, *, written: bool) -> None:
         """End a checkpoint after `write` has returned or failed."""

@@ -33,7 +33,8 @@ class Recovered:
 
     Attributes:
         read_time_ms: everything due before was delivered.
-        delivered: slots before this time whose last unit lies before this position of the timer log were delivered.
+        delivered: pairs: slots before this time whose last unit lies before this position of the timer log were
+            delivered.
         earliest_ms: the first slot that holds something; None if none does.
         latest_ms: the last one.
         pending: messages in the wheel.
@@ -43,7 +44,7 @@ class Recovered:
 
     wheel: TimerWheel
     read_time_ms: int
-    delivered: tuple[int, int]
+    delivered: tuple[tuple[int, int], ...]
     earliest_ms: int | None = None
     latest_ms: int = 0
     pending: int = 0
@@ -51,7 +52,7 @@ class Recovered:
 
     def is_over(self, time_ms: int, position: int) -> bool:
         """Returns whether a slot of this time, whose last unit lies at this position, was delivered."""
-        return position < 0 or (time_ms < self.delivered[0] and position < self.delivered[1])
+        return position < 0 or any(time_ms < before_ms and position < end for before_ms, end in self.delivered)
 
 
 class TimerRecovery:
@@ -91,7 +92,8 @@ class TimerRecovery:
         units = list(filter(self._is_whole, self._log.recover(start, self._log_end)))
         wheel = TimerWheel(self._disk, self._wheel_path, self._file.precision_ms or self._precision_of_wheel())
         read_time_ms = self._file.checkpoint.last_read_time_ms
-        found = Recovered(wheel, read_time_ms, (read_time_ms, flushed if is_own else self._log.max_offset))
+        newest = (read_time_ms, flushed if is_own else self._log.max_offset)
+        found = Recovered(wheel, read_time_ms, (*self._file.delivered, newest))
         later = [unit.due_ms for unit in units if not found.is_over(unit.due_ms, unit.position)]
         found.read_time_ms = min([read_time_ms, *later])
         found.enqueued = {unit.physical_offset for unit in units if not unit.is_moved}

@@ -460,7 +460,7 @@ def test_what_comes_late_does_not_wait_for_a_slot_that_holds_the_next_lap() -> N
         in_virtual_time(story)
 
 
-def test_what_is_recalled_behind_a_message_that_waits_for_its_slot_does_not_come() -> None:
+def test_what_is_recalled_behind_a_message_whose_slot_is_taken_does_not_come() -> None:
     async def story(world: TimerWorld) -> None:
         await world.open()
         world.send_in(600_000, "next lap")
@@ -470,7 +470,7 @@ def test_what_is_recalled_behind_a_message_that_waits_for_its_slot_does_not_come
         for body, delay in (("soon", 5_000), ("kept", 5_000), ("waits", 597_000), ("waits, too", 597_000)):
             world.send_in(delay, body)
         await world.sleep_ms(100)
-        assert world.service.timer.topic.queue_offset == 3  # the slot of those that wait is taken
+        assert world.service.timer.topic.unread == 0  # those whose slot is taken lie beside it
         for key, recalled_ms in (("ID2", due - 592_000), ("ID4", due)):
             world.send("", TIMER_DELIVER_MS=str(recalled_ms), TIMER_DEL_UNIQKEY=delete_key(TOPIC, key))
         await world.sleep_ms(7_000)
@@ -961,3 +961,28 @@ def test_a_lower_file_reserved_time_deletes_no_file_in_which_a_message_waits(res
             story, delete_when=";".join(f"{hour:02}" for hour in range(24)), timer_flush_interval_ms=60_000,
             clean_resource_interval=600_000,
         )  # fmt: skip
+
+
+def test_a_message_sent_while_the_clock_was_laps_ahead_holds_up_no_later_one() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        ahead_ms = (SLOTS * 100 + 3600) * 1000
+        world.clock.jump_wall_ms(ahead_ms)
+        await world.sleep_ms(3_000)
+        world.send_in(60_000, "far ahead")
+        await world.sleep_ms(3_000)
+        world.clock.jump_wall_ms(-ahead_ms)
+        await world.sleep_ms(3_000)
+        for delay in range(3_640_000, 3_670_000, 1_000):
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.sleep_ms(3_000)
+        world.send_in(5_000, str(world.clock.wall_ms() + 5_000))
+        await world.sleep_ms(10_000)
+        assert len(world.bodies()) == 1
+        await world.sleep_ms(3_700_000)
+        late = lateness(world)
+        assert len(late) == 31 and min(late) >= 0 and max(late) <= 2_200
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)

@@ -88,3 +88,31 @@ def test_what_the_master_had_moved_comes_as_soon_as_the_timer_log_takes_it(monke
 
     with small_wheel():
         in_virtual_time(story)
+
+
+def test_a_slave_that_was_restarted_after_its_clock_was_set_back_takes_what_was_delivered_for_that() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open(dequeue=False)
+        began_ms = world.clock.wall_ms()
+        world.send_in(100_000, "old")
+        world.follows(1)
+        await world.sleep_ms(120_000)
+        deliver_as_master(world, 0)
+        world.follows(1, began_ms + 118_000)
+        await world.sleep_ms(3_000)
+        world.clock.jump_wall_ms(-60_000)
+        world.be("ASYNC_MASTER")
+        world.send("new", TIMER_DELIVER_MS=str(began_ms + 90_000))
+        world.follows(2, began_ms + 89_000)
+        await world.sleep_ms(5_000)
+        await world.close()
+        await world.open(dequeue=False)
+        assert world.service.timer.pending == 1
+        await world.sleep_ms(3_000)
+        world.promote()
+        await world.sleep_ms(100_000)
+        assert world.bodies() == ["old", "new"]
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
