@@ -276,8 +276,9 @@ def _waits(table: DelayOffsetSerializeWrapper, level: int, offset: int) -> bool:
 def _unheard_on(page: dict[str, Any]) -> dict[str, list[int]]:
     """Read UNHEARD on the first page of a slave's offsets; slaves of earlier versions and RocketMQ's do not say it."""
     unheard: Any = page.get(UNHEARD, {})
-    rows = unheard.values() if isinstance(unheard, dict) else (unheard,)
-    if not all(isinstance(row, list) and all(isinstance(queue_id, int) for queue_id in row) for row in rows):
+    if not isinstance(unheard, dict) or not all(
+        isinstance(row, list) and all(isinstance(queue_id, int) for queue_id in row) for row in unheard.values()
+    ):
         raise RemoteProtocolError(f"{UNHEARD} are queue ids by topic@group, not {unheard!r:.80}")
     return dict(unheard)
 
