@@ -156,9 +156,11 @@ class Application:
 
 
 class BatchLedger:
-    """The state that follows from all entries of the ledger."""
+    """The state that follows from all entries of the ledger of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_name: str) -> None:
+        self._own_name = own_name
+        self._skipped_at = -1  # physical offset of the last entry that can not be read
         self.applications: dict[str, Application] = {}
         # digest of the name of an application of which nothing is known any more → physical offset of what can not be
         # read, and when that was found, ms since 1970
@@ -200,14 +202,36 @@ class BatchLedger:
         if kind == DELIVERY:
             application.delivery = BatchDelivery(entry["batch"], read_runs(entry["runs"]))
         elif not self._go_on(application.delivery, entry, end_offset):
+            if application.is_unknown:  # where its delivery began can not be read, or has expired
+                application.damaged_at = max(application.damaged_at, self._skipped_at)
             return
-        if application.batch in (None, entry["batch"]):
+        decides_elsewhere = application.batch is None and application.coordinator != self._own_name
+        if decides_elsewhere or application.batch == entry["batch"]:
             application.damaged_at = -1
 
-    def skip(self, physical_offset: int) -> None:
-        """Note that the next entry is damaged. It may have been of any application."""
+    def skip(self, physical_offset: int, kind: str) -> None:
+        """Note that the next entry is damaged: of any application that may have had an entry of this kind there.
+
+        Args:
+            kind: "": it is not known.
+        """
+        self._skipped_at = physical_offset
         for application in self.applications.values():
-            application.damaged_at = physical_offset
+            if not kind or self._may_be_next(application, kind):
+                application.damaged_at = physical_offset
+
+    def _may_be_next(self, application: Application, kind: str) -> bool:
+        """Return whether an entry of this kind can follow what is known of an application."""
+        delivery = application.delivery
+        if kind in (STEP, DONE):
+            return delivery is not None and not delivery.done
+        if kind == CLAIM:
+            return not application.coordinator
+        if kind == DECISION:
+            return application.batch is not None or application.coordinator in ("", self._own_name)
+        if application.batch is None:  # a delivery
+            return True
+        return delivery is None or delivery.batch != application.batch
 
     def lose_copy(self, physical_offset: int) -> None:
         """Note that the next entry, one of a snapshot, is damaged. It is missed if its original has expired."""

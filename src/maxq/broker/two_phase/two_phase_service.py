@@ -48,6 +48,7 @@ T = TypeVar("T")
 _TURN_MS: Final = 3_000  # an answer "not yet" comes after so long: the asker's patience is some ten seconds
 _UNITS: Final = 1_000
 _SNAPSHOT_TAGS: Final = java_hash(SNAPSHOT)
+_KINDS: Final = {java_hash(kind): kind for kind in (CLAIM, DECISION, DELIVERY, STEP, DONE)}  # by tags code
 _COPIES_TAGS: Final = (_SNAPSHOT_TAGS, java_hash(APPLICATION))  # of entries that say nothing new
 _ENTRIES_BETWEEN_SNAPSHOTS: Final = 1_000
 
@@ -76,7 +77,8 @@ class TwoPhaseService:
         self._acknowledgement = messages.acknowledgement
         self._delivery = delivery
         self._passed_over = PassedOver(log)
-        self._ledger = BatchLedger()
+        self._own_name = env.own.broker_name
+        self._ledger = BatchLedger(self._own_name)
         self._is_current = False
         self._snapshot_at = -1  # physical offset at which the last one begins; -1: there is none
         self._snapshot_ms = 0
@@ -296,7 +298,7 @@ class TwoPhaseService:
                 if self._store.admission.refusal() is not None:
                     raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.admission.remark())
                 await self._store.flush()
-            self._ledger, self._entries, self._snapshot_at = BatchLedger(), 0, -1
+            self._ledger, self._entries, self._snapshot_at = BatchLedger(self._own_name), 0, -1
             first, copies = self._first_entry()
             for place, (physical_offset, _, tags) in enumerate(self._units(first), first):
                 message = None if tags == DAMAGED_TAGS_CODE else self._entry(physical_offset)
@@ -304,7 +306,7 @@ class TwoPhaseService:
                     if tags in _COPIES_TAGS or any(place in some for some in copies):
                         self._ledger.lose_copy(physical_offset)
                     else:
-                        self._ledger.skip(physical_offset)
+                        self._ledger.skip(physical_offset, _KINDS.get(tags, ""))
                     continue
                 with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
                     end_offset = physical_offset + message.store_size

@@ -30,7 +30,7 @@ ENTRIES: list[dict[str, Any]] = [
 
 
 def ledger_after(count: int) -> BatchLedger:
-    ledger = BatchLedger()
+    ledger = BatchLedger("broker-a")
     for number, entry in enumerate(ENTRIES[:count]):
         ledger.take(json.loads(json.dumps(entry)), 100 * (number + 1), number)
     return ledger
@@ -55,7 +55,7 @@ def test_when_it_is_done_nothing_is_uncertain() -> None:
 
 @pytest.mark.parametrize("count", range(1, len(ENTRIES) + 1))
 def test_a_snapshot_says_what_the_entries_said(count: int) -> None:
-    whole, again = ledger_after(count), BatchLedger()
+    whole, again = ledger_after(count), BatchLedger("broker-a")
     for entry in whole.snapshot(now_ms=0):
         again.take(json.loads(json.dumps(entry)), 0, 0)
     assert again.applications == whole.applications
@@ -65,7 +65,7 @@ def test_who_was_not_heard_of_for_a_month_is_forgotten() -> None:
     month_ms = 31 * 24 * 3_600_000
     ledger = ledger_after(7)
     assert ledger.snapshot(now_ms=month_ms) == []
-    lost = BatchLedger()
+    lost = BatchLedger("broker-a")
     lost.take({"kind": "snapshot", "offset": 7, **ledger.end_of_snapshot(ledger.snapshot(0), 0)}, 0, 0)
     assert (lost.application("app").damaged_at, lost.application("other").damaged_at) == (7, -1)
     assert len(lost.end_of_snapshot([], 0)["lost"]) == 1
@@ -73,7 +73,7 @@ def test_who_was_not_heard_of_for_a_month_is_forgotten() -> None:
 
 
 def test_entries_whose_beginning_has_expired_say_nothing() -> None:
-    ledger = BatchLedger()
+    ledger = BatchLedger("broker-a")
     for entry in ENTRIES[3:]:
         ledger.take(entry, 0, 0)
     assert ledger.applications["app"].delivery is None

@@ -350,6 +350,55 @@ async def test_a_batch_is_not_written_again_because_an_entry_about_it_is_damaged
     assert await service.claim("new", "broker-b") == "broker-b"
 
 
+async def test_a_batch_whose_delivery_is_the_damaged_first_entry_is_not_delivered_again(
+    server: StandaloneServer, service: TwoPhaseService, tmp_path: Path
+) -> None:
+    """A broker that does not decide hears of an application with its first delivery."""
+    assert server._broker is not None
+    store = server._broker.store
+    staged = await stage(server, batch_of(b"a", b"b"), 2)
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    await service.deliver("app", 0, runs)
+    await store.flush()
+    damage(server, tmp_path, 0)
+    service.start()
+    with pytest.raises(RequestRefusedError, match="is damaged and may be of application app"):
+        await service.deliver("app", 0, runs)
+    assert store.max_offset("T", 0) == 2
+
+
+async def test_a_coordinator_does_not_decide_again_because_its_first_decision_is_damaged(
+    server: StandaloneServer, service: TwoPhaseService, tmp_path: Path
+) -> None:
+    assert server._broker is not None
+    staged = await stage(server, batch_of(b"a", b"b"), 2)
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    await service.claim("app", server.broker_name)
+    await service.decide("app", 0, {"of": "run 1", "brokers": {}})
+    await service.deliver("app", 0, runs)
+    await server._broker.store.flush()
+    damage(server, tmp_path, 1)
+    service.start()
+    with pytest.raises(RequestRefusedError, match="is damaged and may be of application app"):
+        await service.decide("app", 0, {"of": "run 2", "brokers": {}})
+
+
+# entries of "idle": decision 0, delivery 1, step 2, done 3; of "busy": decision 4, delivery 5, step 6, done 7
+@pytest.mark.parametrize("entry", [5, 6, 7])
+async def test_an_application_with_nothing_open_goes_on_though_an_entry_of_another_is_damaged(
+    server: StandaloneServer, service: TwoPhaseService, tmp_path: Path, entry: int
+) -> None:
+    assert server._broker is not None
+    for number, name in enumerate(("idle", "busy")):
+        staged = await stage(server, batch_of(b"a"), 1, sequence=str(number))
+        await service.decide(name, 0, {"of": name, "brokers": {}})
+        await service.deliver(name, 0, [["x", number, int(staged.ext["queueOffset"]), 1]])
+    await server._broker.store.flush()
+    damage(server, tmp_path, entry)
+    service.start()
+    assert await service.decide("idle", 1, {"of": 1, "brokers": {}}) == {"of": 1, "brokers": {}}
+
+
 async def test_a_snapshot_with_a_damaged_entry_gives_way_to_what_it_was_made_of(
     server: StandaloneServer, service: TwoPhaseService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
