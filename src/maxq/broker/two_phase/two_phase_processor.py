@@ -5,7 +5,8 @@
 30071  what is known of an application        ext application; answer: ext batch, the last one decided here, and
                                               coordinator, which decides; each absent if it is not known
 30072  decide what a batch consists of        ext application, batch; body {"brokers": {name: {"runs": […]}}}
-                                              answer: body, the decision that holds
+                                              answer: body, the decision that holds; ext earlierWrite, the `run`
+                                              with other rows that the same start of a query has asked for
 30073  deliver this broker's part             ext application, batch; body {"runs": […]}, see ledger.Run
                                               answer: ext done, lost, before; false: ask again
 30074  note which broker decides              ext application, coordinator; answer: ext coordinator, the first noted
@@ -13,14 +14,14 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.support import RequestProcessor, refuse_if
-from maxq.broker.two_phase.batch_ledger import read_runs
+from maxq.broker.two_phase.batch_ledger import MOST_APPLICATIONS, read_runs
 from maxq.broker.two_phase.staged_record import (
     Staged,
     StageMessagesRequestHeader,
@@ -33,6 +34,9 @@ from maxq.errors import RemoteProtocolError, RequestRefusedError
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+
+_OF_A_WRITE: Final = ("rows", "digest", "beganMs", "query", "queryRun", "topic")
+_RUN_MOST: Final = 1024  # bytes of the JSON of a run that is remembered
 
 
 class TwoPhaseProcessor(RequestProcessor):
@@ -48,6 +52,7 @@ class TwoPhaseProcessor(RequestProcessor):
         self._checks = checks
         self._service = service
         self._guard = env.guard
+        self._writes: dict[str, tuple[int, dict[str, Any]]] = {}  # application → batch, and the run that asked first
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -114,8 +119,27 @@ class TwoPhaseProcessor(RequestProcessor):
             raise RemoteProtocolError('a decision is {"brokers": {name: {"runs": […]}}}')
         for part in brokers.values():
             read_runs(part.get("runs"))
-        found = await self._service.decide(fields.required_str("application"), fields.required_long("batch"), decision)
-        return request.reply(body=json.dumps(found).encode())
+        name, batch = fields.required_str("application"), fields.required_long("batch")
+        found = await self._service.decide(name, batch, decision)
+        earlier = self._earlier_write(name, batch, decision.get("run"))
+        ext = {} if earlier is None else {"earlierWrite": json.dumps(earlier)}
+        return request.reply(ext=ext, body=json.dumps(found).encode())
+
+    def _earlier_write(self, name: str, batch: int, run: Any) -> dict[str, Any] | None:
+        """Return the run that the same start of a streaming query has asked for before, if it has other rows; None if
+        there is none. A broker that was started meanwhile does not know it."""
+        if not isinstance(run, dict) or not (run.get("queryRun") and run.get("digest")):
+            return None
+        run = {key: run.get(key) for key in _OF_A_WRITE}
+        if len(json.dumps(run)) > _RUN_MOST:
+            return None
+        known_batch, known = self._writes.get(name, (-1, run))
+        if known_batch == batch and known["queryRun"] == run["queryRun"]:
+            return known if any(known.get(key) != run.get(key) for key in ("digest", "rows", "topic")) else None
+        if len(self._writes) >= MOST_APPLICATIONS:
+            self._writes.clear()
+        self._writes[name] = batch, run
+        return None
 
     async def deliver(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Process request 30073. The delivery is authorized as if the messages were staged now, because permissions may

@@ -104,12 +104,7 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
         decision = decide(brokers, coordinator, name, ours)
         _deliver_all(brokers, name, decision, tells_again=decision["brokers"] == ours["brokers"])
     if not is_repetition(decision, ours):
-        raise PipelineError(
-            f"batch {name.batch_id} of application {name.application} was committed by another run, "
-            f"{_run_text(decision)}; this one, {_run_text(ours)}, has other rows and has written none of them: a batch "
-            "is written once. Give each batch its number in the option batchId (in foreachBatch the batch id), or this "
-            "job another applicationId"
-        )
+        raise _written_once(name, decision, ours)
     other = decision.get("run", ours["run"])
     if ours["run"]["rows"] and any(ours["run"][name] != other[name] for name in ("rows", "digest")):
         log.warning(
@@ -340,12 +335,28 @@ def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> s
 
 
 def decide(brokers: Brokers, coordinator: Coordinator, name: BatchName, ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the decision in force (see `decision_of`): this run's, unless there was one of this batch before."""
+    """Return the decision in force (see `decision_of`): this run's, unless there was one of this batch before.
+
+    Raises:
+        PipelineError: the same start of this query has asked for the batch with other rows: it writes twice under one
+            name. Of a query that was started again the first of these writes counts as the repetition.
+    """
     body = json.dumps(ours).encode()
     answer = brokers.ask(coordinator.broker, RequestCode.MAXQ_DECIDE_STAGED, name.fields(), body)
     _check(answer, coordinator.broker)
     found: dict[str, Any] = json.loads(answer.body_bytes)
+    if "earlierWrite" in answer.ext:
+        raise _written_once(name, {"run": json.loads(answer.ext["earlierWrite"])}, ours)
     return found
+
+
+def _written_once(name: BatchName, other: Mapping[str, Any], ours: Mapping[str, Any]) -> PipelineError:
+    return PipelineError(
+        f"batch {name.batch_id} of application {name.application} was committed by another run, "
+        f"{_run_text(other)}; this one, {_run_text(ours)}, has other rows and has written none of them: a batch "
+        "is written once. Give each batch its number in the option batchId (in foreachBatch the batch id), or this "
+        "job another applicationId"
+    )
 
 
 def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:

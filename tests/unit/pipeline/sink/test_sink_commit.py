@@ -228,8 +228,23 @@ def test_a_second_write_of_a_batch_to_another_topic_is_refused_also_when_its_que
         with pytest.raises(PipelineError, match=f"with 3 rows to the topic {topic}, .*this one, .* {topic}-copy"):
             commit(options, name, [stage_named(server, f"{topic}-copy", bodies(3)[::-1], application)], runs[1])
     assert "counts as its repetition" not in caplog.text
-    commit(options, name, [stage_named(server, topic, pa.array([b"x", b"y", b"z"]), application)], runs[0])
+    again = WriteRun(0, "query", "third", topic)
+    commit(options, name, [stage_named(server, topic, pa.array([b"x", b"y", b"z"]), application)], again)
     assert "counts as its repetition" in caplog.text
+
+
+def test_a_second_write_to_the_same_topic_is_refused_also_when_its_query_starts_again(
+    server: Standalone, topic: str, application: str
+) -> None:
+    """The rows of two writes by one function of foreachBatch can not be told apart by their topic."""
+    name, options = BatchName(application, 0), options_of(server)
+    for start in ("first", "second", "third"):
+        run = WriteRun(0, "query", start)
+        commit(options, name, [stage_named(server, topic, bodies(2), application)], run)
+        for _ in range(2):
+            with pytest.raises(PipelineError, match=r"with 2 rows, .*this one, with 3 rows"):
+                commit(options, name, [stage_named(server, topic, bodies(3), application)], run)
+    assert seen(server, topic) == sorted(bodies(2).to_pylist())
 
 
 def test_what_an_earlier_batch_left_undelivered_is_delivered_by_the_next(
