@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 #: Messages in a row that may have been passed over between two deliveries, and still the second is found.
 UNDELIVERED_MOST: Final = 64
+_TURN: Final = 256  # messages that went with their topics, until others get their turn
 
 
 class DeliveryRecovery:
@@ -51,7 +52,8 @@ class DeliveryRecovery:
         self._queue_of = queue_of
         self._table = table
         self.missed: list[tuple[int, DelayedUnit]] = []
-        self._gone_to: dict[int, int] = {}  # by level: all from the table's offset to here went with their topics
+        # by level: first queue offset → behind the last one of neighbours that went with their topics
+        self._gone: dict[int, dict[int, int]] = {}
 
     async def find(self) -> int:
         """Advance the offsets of the table. The loop runs other tasks meanwhile; no delivery may run.
@@ -71,7 +73,7 @@ class DeliveryRecovery:
             for physical_offset in offsets:
                 record = self._store.look_message_by_offset(physical_offset)
                 if record is not None and looks_delivered(record):
-                    found += self._take(record)
+                    found += await self._take(record)
             await asyncio.sleep(0)
         if found:
             log.warning("%d delayed messages were delivered after delayOffset.json was written: they are found in the "
@@ -92,7 +94,7 @@ class DeliveryRecovery:
             return min(first, default=None)
         return self._table.physical_offset
 
-    def _take(self, record: MessageExt) -> int:
+    async def _take(self, record: MessageExt) -> int:
         level = delay_level_of(record.properties)
         if level <= 0:
             return 0
@@ -102,7 +104,12 @@ class DeliveryRecovery:
                 return 1
         queue, offset = self._queue_of(level), self._table.offset(level)
         passed: list[tuple[int, DelayedUnit]] = []
-        for at in range(max(offset, self._gone_to.get(level, 0)), queue.max_offset):
+        gone = self._gone.setdefault(level, {})
+        at, run = offset - 1, -1  # the place before, and where the gone ones begin that end there
+        while (at := at + 1) < queue.max_offset:
+            if at in gone:
+                run, at = at, gone[at] - 1
+                continue
             found = queue.unit(at)
             if found is None:
                 continue
@@ -116,8 +123,11 @@ class DeliveryRecovery:
                 return 1
             if not self._had_gone(delayed, record):
                 passed.append((level, unit))
-            elif not passed:
-                self._gone_to[level] = at + 1
+                continue
+            run = run if gone.get(run) == at else at
+            gone[run] = at + 1
+            if at % _TURN == 0:
+                await asyncio.sleep(0)
         return 0
 
     def _is_delivery_of(self, record: MessageExt, unit: DelayedUnit) -> bool:

@@ -89,3 +89,22 @@ def test_any_number_of_messages_of_a_deleted_topic_may_lie_before_a_delivery() -
     assert found(200, 201, delayed=203, deleted=200) == (2, 202, [])
     assert found(0, 1, 201, delayed=203, deleted=200) == (3, 202, [200])
     assert found(0, 1, 203, delayed=204, deleted=204 + 2) == (3, 204, [])  # two were delivered before the deletion
+
+
+def test_what_went_with_its_topic_is_looked_at_once_though_something_before_it_waits() -> None:
+    """A restart of a broker with many of them would stand still for each record that is no delivery of its level."""
+    log = Log(*range(1, 41), delayed=400, deleted=400)
+    waits = log.messages[0]
+    log.messages[0] = replace(waits, properties={**waits.properties, const.PROPERTY_REAL_TOPIC: "U"})
+    for at in range(400, 440):  # deliveries of a broker that had other messages
+        other = log.messages[at * SIZE]
+        unknown = {**other.properties, const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: "other"}
+        log.messages[at * SIZE] = replace(other, properties=unknown)
+    asked: list[int] = []
+    real = log.look_message_by_offset
+    log.look_message_by_offset = lambda at: asked.append(at) or real(at)  # type: ignore[func-returns-value, method-assign]
+    table = DelayOffsetTable(SimClock(), lambda: 1)
+    store = cast(MessageStore, log)
+    recovery = DeliveryRecovery(store, [1], lambda level: cast(StoreScheduleQueue, Level(level, 400)), table)
+    assert asyncio.run(recovery.find()) == 0
+    assert len(asked) < 1_000
