@@ -12,9 +12,9 @@ from maxq.errors import RequestRefusedError
 from tests.short_form import times
 from tests.unit.broker.tables.static_topic.test_progress_in_chains import Chain
 
-PARTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0, 10])), min_size=1, max_size=4)
-DEEDS = ["commit", "commit if ahead", "reset", "pull", "leave", "return"]
-STEPS = st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 4), st.integers(0, 10)), max_size=12)
+PARTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0, 10])), min_size=1, max_size=3)
+DEEDS = ["commit", "commit", "commit if ahead", "reset", "pull", "leave", "return"]
+STEPS = st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 3), st.integers(0, 10)), min_size=4, max_size=9)
 
 
 class Progress:
@@ -81,7 +81,7 @@ class Progress:
 
 
 @given(PARTS, STEPS)
-@settings(max_examples=times(200, short=25), deadline=None)
+@settings(max_examples=times(200, short=40), deadline=None)
 def test_a_group_goes_on_where_it_was_last_set(parts: list[tuple[str, int]], steps: list[tuple[str, int, int]]) -> None:
     async def story() -> None:
         everything = [*parts, ("a", 10)]
