@@ -19,6 +19,7 @@ from maxq.cli.terminal.progress import progress_bar, progress_in_bytes, tracked
 from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ConfigError, RemotingTimeoutError
+from maxq.protocol.body.route import BrokerData
 
 
 async def answer(address: str) -> int:
@@ -105,6 +106,9 @@ class Refusing(FakeAdmin):
 
     async def masters_of_cluster(self, cluster: str) -> list[str]:
         return ["bad:1", "bad:2"]
+
+    async def of_cluster(self, cluster: str) -> list[BrokerData]:
+        return [BrokerData(cluster, name, {0: f"{name}:1"}) for name in ("bad", "worse")]
 
     async def create(self, address: str, config: object) -> None:
         await answer(address)

@@ -950,7 +950,8 @@ def brokers(
     print(got_config)
     got_config_version: DataVersion = admin.brokers.config_version(address)
     print(got_config_version)
-    admin.brokers.update_config(address, properties)
+    got_update_config: str = admin.brokers.update_config(address, properties)
+    print(got_update_config)
     got_stats: BrokerStatsData = admin.brokers.stats(address, stats_name, stats_key)
     print(got_stats)
     got_consume_stats: ConsumeStatsList = admin.brokers.consume_stats(address, is_order=is_order, timeout_ms=timeout_ms)
@@ -1314,6 +1315,7 @@ def topics(
     cluster_or_none: str | None,
     via: str | None,
     group: str,
+    servers: Sequence[str] | None,
 ) -> None:
     admin.topics.create(address, config)
     got_create_in_cluster: list[str] = admin.topics.create_in_cluster(cluster, config)
@@ -1324,7 +1326,10 @@ def topics(
     got_parts_away: str = admin.topics.parts_away(topic)
     print(got_parts_away)
     admin.topics.delete_in_broker(address, topic, follows_master=follows_master)
-    admin.topics.delete_in_name_servers(topic, cluster=cluster_or_none)
+    admin.topics.delete_in_name_servers(topic, cluster=cluster_or_none, servers=servers)
+    got_delete_alone: list[str] = admin.topics.delete_alone(address, topic)
+    print(got_delete_alone)
+    admin.topics.forget_order(topic)
     got_config: TopicConfigAndQueueMapping = admin.topics.config(address, topic)
     print(got_config)
     got_all_configs: TopicConfigAndMappingSerializeWrapper = admin.topics.all_configs(address)
@@ -1445,7 +1450,8 @@ async def async_brokers(
     print(got_config)
     got_config_version: DataVersion = await admin.brokers.config_version(address)
     print(got_config_version)
-    await admin.brokers.update_config(address, properties)
+    got_update_config: str = await admin.brokers.update_config(address, properties)
+    print(got_update_config)
     got_stats: BrokerStatsData = await admin.brokers.stats(address, stats_name, stats_key)
     print(got_stats)
     got_consume_stats: ConsumeStatsList = await admin.brokers.consume_stats(
@@ -1813,6 +1819,7 @@ async def async_topics(
     cluster_or_none: str | None,
     via: str | None,
     group: str,
+    servers: Sequence[str] | None,
 ) -> None:
     await admin.topics.create(address, config)
     got_create_in_cluster: list[str] = await admin.topics.create_in_cluster(cluster, config)
@@ -1823,7 +1830,10 @@ async def async_topics(
     got_parts_away: str = await admin.topics.parts_away(topic)
     print(got_parts_away)
     await admin.topics.delete_in_broker(address, topic, follows_master=follows_master)
-    await admin.topics.delete_in_name_servers(topic, cluster=cluster_or_none)
+    await admin.topics.delete_in_name_servers(topic, cluster=cluster_or_none, servers=servers)
+    got_delete_alone: list[str] = await admin.topics.delete_alone(address, topic)
+    print(got_delete_alone)
+    await admin.topics.forget_order(topic)
     got_config: TopicConfigAndQueueMapping = await admin.topics.config(address, topic)
     print(got_config)
     got_all_configs: TopicConfigAndMappingSerializeWrapper = await admin.topics.all_configs(address)
