@@ -61,7 +61,7 @@ class AppendPropagation:
             self._ledger.appended()
         elif flusher.is_sync:
             flusher.commit_soon()
-        else:
+        elif not self._is_dispatching:
             self._dispatch.run(end, in_turns=True)
         if not 0 <= end - self._prepared_at < _PREPARE_STEP:
             self._prepared_at = end

@@ -5,7 +5,7 @@ MessageWriter."""
 from typing import Any, NamedTuple
 
 from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX
-from maxq.protocol.frame.send_rows import F_BATCH, R_FLAGS, ROW_WIDTH
+from maxq.protocol.frame.send_rows import F_BATCH, F_HALF, R_FLAGS, R_QUEUE_ID, R_TOPIC, R_TOPIC_SIZE, ROW_WIDTH
 from maxq.protocol.message.message_const import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from maxq.protocol.message.record_layout import HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
 from maxq.store.append.append_admission import AppendAdmission
@@ -97,12 +97,28 @@ class FastPathWriter:
                     tail, source, scratch, rows, first, count, self._queues.topics, born_host,
                     context.identity.store_host, now, suffix, self._most_of_a_row(),
                 )  # fmt: skip
+                if not done and not tail.full and self._open_queues(source, rows, first, count):
+                    continue
                 is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
                 if done or not tail.full or is_whole_and_empty or self._would_part(rows, first):
                     break
                 if self._admission.make_room() is not None:
                     break
         return self._appended(done, began, now)
+
+    def _open_queues(self, source: bytearray | memoryview, rows: Any, first: int, count: int) -> bool:
+        """Open the queues of rows [first, first + count) that their topics have, and that no message has come to yet.
+        Returns whether there are any; their files are made when the messages are dispatched."""
+        is_any = False
+        for row in range(first * ROW_WIDTH, (first + count) * ROW_WIDTH, ROW_WIDTH):
+            name, queue_id = rows[row + R_TOPIC], rows[row + R_QUEUE_ID]
+            topic = self._queues.topics.get(bytes(source[name : name + rows[row + R_TOPIC_SIZE]]))
+            if topic is None or not topic.is_fast_path_open or topic.has_batch_queues or rows[row + R_FLAGS] & F_HALF:
+                continue
+            if 0 <= queue_id <= topic.max_queue_id and queue_id not in topic.queues:
+                self._queues.open(topic.topic, queue_id)
+                is_any = True
+        return is_any
 
     def _most_of_a_row(self) -> int:
         """Returns the longest body in bytes that is stored straight from a row; MessageWriter stores longer ones."""

@@ -43,6 +43,9 @@ log = logging.getLogger(__name__)
 
 _TURN_NS = 5_000_000
 _PIECE = 128 << 10  # bytes of log that are dispatched between two looks at the clock: 64,000 keys, 15 ms
+_FILES_A_TURN = 8  # of new queues, which are made in one turn of the loop: each takes 0.2 ms, on a busy disk much more
+_MOST_BEHIND = 4 << 20  # bytes of log that wait for files, and their readers with them
+_ANY_NUMBER = 1 << 62
 
 # of a record
 _INT, _SHORT = struct.Struct(">i"), struct.Struct(">H")
@@ -56,6 +59,10 @@ class DispatchRequest:
     message: MessageExt
     physical_offset: int
     size: int
+
+
+class _TurnIsOverError(Exception):
+    """The loop has made enough files in this turn. The record that needs the next one has no entries yet."""
 
 
 class DispatchService:
@@ -106,6 +113,7 @@ class DispatchService:
         self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
         self._at = 0  # physical offset of the record for which the Dispatcher called last
         self._half_done = False  # the disk took only a part of that record's entries
+        self._files_left = _ANY_NUMBER  # of new queues, that may be made in this turn
 
     def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
         """Call `function` with every record of `topic` that is dispatched from now on."""
@@ -135,19 +143,27 @@ class DispatchService:
         why, and the next call tries again.
 
         Args:
-            in_turns: what takes more than a turn of the loop goes on in the next one (`on_late`).
+            in_turns: what takes more than a turn of the loop, or more than some files of new queues, goes on in the
+                next one (`on_late`).
         """
         self.is_late = False
         flags = self._context.flags
         if flags.bits and not flags.cq_writable and not flags.has(LOGICS_ERROR | INDEX_ERROR):
             return
+        self._files_left = _ANY_NUMBER
         try:
             if self._half_done:
                 self._finish_record()
-            if in_turns and end - self.dispatcher.dispatched_offset > _PIECE:
+            behind = end - self.dispatcher.dispatched_offset
+            if in_turns and behind < _MOST_BEHIND:
+                self._files_left = _FILES_A_TURN
+            if in_turns and behind > _PIECE:
                 self.is_late = self._advance_a_turn(end)
             else:
                 self.advance(self.dispatcher, end)
+        except _TurnIsOverError:
+            self._has_come_to(self._at)
+            self.is_late = True
         except OSError as error:
             self._stop(error)
         else:
@@ -187,7 +203,7 @@ class DispatchService:
     def _stop(self, error: OSError) -> None:
         """Stop at the record that raised the error; all records before it are dispatched."""
         dispatcher = self.dispatcher
-        dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
+        self._has_come_to(self._at)
         self._half_done = True
         reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; "
         cause = Cause.DISK_NO_ROOM if lacks_room(error) else Cause.DISK_FAILED
@@ -198,6 +214,11 @@ class DispatchService:
         if not self._context.flags.has(LOGICS_ERROR):
             log.error("%s; it is tried again", reason)
         self._context.flags.set(LOGICS_ERROR, reason, cause)
+
+    def _has_come_to(self, physical_offset: int) -> None:
+        """Note that all records before the one at `physical_offset` are dispatched."""
+        dispatcher = self.dispatcher
+        dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(physical_offset))
 
     def _finish_record(self) -> None:
         """Complete a record that was dispatched in part: its queue units exist, the missing index entries are
@@ -260,6 +281,10 @@ class DispatchService:
     def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool:
         self._at = physical_offset
         queue: ConsumeQueue = tail.owner
+        if not queue.files.files:
+            if not self._files_left:
+                raise _TurnIsOverError
+            self._files_left -= 1
         end = queue.max_offset
         if queue_offset == end and (queue.files.files or not self.resolver.doubts_first):  # a full file, or none
             queue.roll(end, physical_offset, size)

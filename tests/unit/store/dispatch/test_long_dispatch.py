@@ -1,6 +1,7 @@
 """What takes longer to dispatch than a turn of the loop: others are served meanwhile, and nothing is forgotten."""
 
 import asyncio
+from array import array
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,13 @@ from typing import Any
 import pytest
 
 from maxq.protocol.dledger.ledger import HardState
+from maxq.protocol.frame.send_rows import R_BODY, R_BODY_SIZE, R_QUEUE_ID, R_TOPIC, R_TOPIC_SIZE, ROW_WIDTH
 from maxq.protocol.message.message import Message, encode_batch
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
 
 COUNT = 8_000
@@ -163,3 +168,89 @@ async def test_a_batch_that_is_refused_leaves_what_is_not_dispatched_yet_as_it_i
     assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (3_001, 0)
     assert store.dispatch.faults == []
     await store.shutdown()
+
+
+# --- new queues ---
+
+
+QUEUES = 50
+
+
+def send_to_new_queues(store: MessageStore, size: int = 100) -> int:
+    """One message to each of the queues of T, from one arrival; returns in how many parts the compiled path took it."""
+    state = store.queues.topic_write_state("T")
+    state.max_queue_id, state.is_fast_path_open = QUEUES - 1, True
+    source, rows = bytearray(b"T" + bytes(size)), array("q")
+    for queue_id in range(QUEUES):
+        row = [0] * ROW_WIDTH
+        row[R_TOPIC], row[R_TOPIC_SIZE], row[R_BODY], row[R_BODY_SIZE] = 0, 1, 1, size
+        row[R_QUEUE_ID] = queue_id
+        rows.extend(row)
+    host = b"\x7f\0\0\1\0\0\x12\x34"
+    done = parts = 0
+    while done < QUEUES:
+        taken = store.fast_path_writer.append_rows(source, bytearray(1), rows, done, QUEUES - done, host, b"").rows
+        assert taken, "no message needs the long way because its queue is new"
+        done += taken
+        parts += 1
+    return parts
+
+
+def filled(store: MessageStore) -> list[int]:
+    return [queue_id for queue_id in range(QUEUES) if store.max_offset("T", queue_id)]
+
+
+def small_queues(root: Path, **changes: Any) -> MessageStore:
+    return opened(small_config(root, mapped_file_size_commit_log=32 << 20, **changes), TestClock())
+
+
+async def test_files_of_many_new_queues_are_made_in_turns_and_others_are_served_meanwhile(tmp_path: Path) -> None:
+    store = small_queues(tmp_path)
+    assert send_to_new_queues(store) == 1
+    assert filled(store) == list(range(8))
+    await asyncio.sleep(0)
+    assert filled(store) == list(range(16))
+    await until_dispatched(store)
+    assert filled(store) == list(range(QUEUES))
+    assert [store.max_offset("T", queue_id) for queue_id in range(QUEUES)] == [1] * QUEUES
+    store.close()
+    assert not StoreCheck(StoreFiles(SystemDisk(), tmp_path)).run().faults
+
+
+async def test_a_clean_end_makes_the_files_that_wait(tmp_path: Path) -> None:
+    store = small_queues(tmp_path)
+    send_to_new_queues(store)
+    await store.shutdown()
+    again = opened(store.config)
+    assert again.report.clean_exit and again.report.dispatched_records == 0
+    assert filled(again) == list(range(QUEUES))
+    again.close()
+
+
+async def test_little_of_the_log_waits_for_files(tmp_path: Path) -> None:
+    store = small_queues(tmp_path, max_message_size=1 << 20)
+    for _ in range(2):
+        send_to_new_queues(store, size=(4 << 20) // QUEUES)
+    await asyncio.sleep(0)
+    assert filled(store) == list(range(QUEUES))
+    store.close()
+
+
+def test_without_a_loop_all_files_are_made_at_once(tmp_path: Path) -> None:
+    store = small_queues(tmp_path)
+    send_to_new_queues(store)
+    assert filled(store) == list(range(QUEUES))
+    store.close()
+
+
+async def test_a_queue_that_its_topic_does_not_have_is_not_made(tmp_path: Path) -> None:
+    store = small_queues(tmp_path)
+    send_to_new_queues(store)
+    await until_dispatched(store)
+    state = store.queues.topic_write_state("U")
+    state.max_queue_id, state.is_fast_path_open = 0, True
+    source, rows = bytearray(b"U"), array("q", [0] * ROW_WIDTH)
+    rows[R_TOPIC_SIZE], rows[R_QUEUE_ID] = 1, 1
+    assert not store.fast_path_writer.append_rows(source, bytearray(1), rows, 0, 1, b"\x7f\0\0\1\0\0\x12\x34", b"").rows
+    assert store.queues.find("U", 1) is None
+    store.close()
