@@ -280,7 +280,7 @@ class TimerService:
     async def _enqueue_one(self, record: TimerRecord) -> bool:
         """Put one message into the wheel. Returns False if it must be retried later."""
         if not self.is_dequeuing:
-            return record.out_ms < self.timer.read_time_ms or self.timer.put(record)
+            return self.timer.is_done_elsewhere(record) or self.timer.put(record)
         if self.timer.was_passed(record) or self._earlier.take(record):
             return True  # its slot may be a later one now than the one it was delivered from
         if not self.timer.is_past(record.out_ms):

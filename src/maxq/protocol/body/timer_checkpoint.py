@@ -16,7 +16,9 @@ say, for they could not be delivered when they were due.
     12 i64  physical end of the CommitLog
     20      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
     n  i64  physical offset behind which the copies lie of what was delivered and the checkpoint does not know of
-       i32  CRC-32 of all before it, from byte 12 on; the last two are not there in what earlier versions wrote
+       i32  CRC-32 of all before it, from byte 12 on
+       i64  roll window of the broker that fills the wheel, ms; i32 its timerPrecisionMs
+       i32  CRC-32 of these two; the last five are not there in what earlier versions wrote, or only the first two are
 
 Source:
     store/timer/TimerCheckpoint.java.
@@ -40,6 +42,7 @@ _MOVED = struct.Struct(">qiq")
 _MOVED_MAGIC = b"MXQM"
 _DEDUPE = struct.Struct(">q")
 _CRC = struct.Struct(">I")
+_SLOTS = struct.Struct(">qi")
 
 #: Bytes of Java's form.
 SIZE = _OFFSETS.size + _VERSION.size
@@ -61,6 +64,8 @@ class TimerCheckpoint:
         moved: None if nobody knows: a Java broker says nothing of it.
         log_end: what it calls delivered lies before this physical offset; 0: nobody knows.
         dedupe_position: copies of what was delivered and it does not know of lie behind it; −1: nobody knows.
+        window_ms: the roll window by which messages were put into slots; 0: nobody knows.
+        precision_ms: of the slots; 0: nobody knows.
     """
 
     last_read_time_ms: int = 0
@@ -71,6 +76,8 @@ class TimerCheckpoint:
     moved: tuple[MovedMessage, ...] | None = None
     log_end: int = 0
     dedupe_position: int = -1
+    window_ms: int = 0
+    precision_ms: int = 0
 
     def encode(self) -> bytes:
         """Return the 56 bytes of Java's file `timercheck`."""
@@ -93,7 +100,9 @@ class TimerCheckpoint:
         content = _LOG_END.pack(self.log_end) + b"".join(_MOVED.pack(*message) for message in self.moved)
         head = _MOVED_HEAD.pack(_MOVED_MAGIC, len(self.moved), zlib.crc32(content))
         content += _DEDUPE.pack(self.dedupe_position)
-        return head + content + _CRC.pack(zlib.crc32(content))
+        slots = _SLOTS.pack(self.window_ms, self.precision_ms)
+        known = slots + _CRC.pack(zlib.crc32(slots)) if self.window_ms else b""
+        return head + content + _CRC.pack(zlib.crc32(content)) + known
 
     def decode_own(self, data: bytes | bytearray | memoryview) -> None:
         """Decode MaxQ's part, if `data` begins with all of it."""
@@ -110,6 +119,15 @@ class TimerCheckpoint:
         end = size + _DEDUPE.size
         if len(rest) >= end + _CRC.size and _CRC.unpack_from(rest, end)[0] == zlib.crc32(rest[:end]):
             (self.dedupe_position,) = _DEDUPE.unpack_from(rest, size)
+            self._decode_slots(rest[end + _CRC.size :])
+
+    def _decode_slots(self, data: bytes | bytearray | memoryview) -> None:
+        if len(data) >= _SLOTS.size + _CRC.size and _CRC.unpack_from(data, _SLOTS.size)[0] == zlib.crc32(
+            data[: _SLOTS.size]
+        ):
+            window_ms, precision_ms = _SLOTS.unpack_from(data)
+            if window_ms > 0 and precision_ms > 0:
+                self.window_ms, self.precision_ms = window_ms, precision_ms
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "TimerCheckpoint":

@@ -137,6 +137,8 @@ class TimerMessageStore:
         self._delivered_slots = DeliveredSlots()
         self._stuck: set[int] = set()  # physical offsets of what has been named
         self._open_ms: int | None = None
+        self._told_window_ms = 0  # of the broker whose wheel this one follows; 0: its own
+        self._told_precision_ms = 0  # of that broker
         self._latest_ms = 0  # to which the read time had come before it went back
 
     # --- life ---
@@ -172,6 +174,7 @@ class TimerMessageStore:
         # before its first checkpoint this timer has passed over nothing, whoever wrote the units
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
+        self._told_window_ms = self.saved.window_ms
         for pair in found.delivered:
             self._delivered_slots.add(*pair)
         self._go_on_reading(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
@@ -379,12 +382,28 @@ class TimerMessageStore:
     def _roll_base(self, record: TimerRecord) -> int:
         """Return the time from which the slot of a rolling message is computed. It is the same on all brokers of the
         group, no matter when each reads the message: if its slot differed on a slave, a broker that takes over in
-        between would lose the message or put it into the topic twice."""
+        between would lose the message or put it into the topic twice. A message that was stored while the clock was
+        ahead must not be beyond the wheel."""
         now, stored = self.write_time_ms, self.floor(record.message.store_timestamp)
-        return stored if abs(now - stored) <= _HOUR_MS else now
+        return stored if stored <= now + _HOUR_MS else now
 
     def _slot_for(self, due_ms: int, now_ms: int) -> tuple[int, int]:
-        return slot_within(roll_window_ms(self._store.config), self.precision_ms, due_ms=due_ms, now_ms=now_ms)
+        slot_ms, magic = slot_within(self._window_ms, self.precision_ms, due_ms=due_ms, now_ms=now_ms)
+        return self.floor(slot_ms), magic
+
+    @property
+    def _window_ms(self) -> int:
+        """Return the roll window: that of the broker whose wheel this one follows, or its own."""
+        return self._told_window_ms or roll_window_ms(self._store.config)
+
+    def is_done_elsewhere(self, record: TimerRecord) -> bool:
+        """Return whether the broker whose wheel this one follows, and has read this message, has delivered it or put it
+        round, because its slot has passed there."""
+        if record.out_ms < self.read_time_ms:
+            return True
+        if not self._told_window_ms:  # it may have another slot there
+            return False
+        return self._slot_for(self.slot_of(record.out_ms), self._roll_base(record))[0] < self.read_time_ms
 
     def _live(self, due: int) -> Slot | None:
         """Return the slot of `due`, EMPTY if it holds nothing; None if messages of another lap still wait there."""
@@ -510,10 +529,20 @@ class TimerMessageStore:
         self._delivered_slots.add(self.read_time_ms, self.log.max_offset)
         self.dedupe_position, self.told_position = None, checkpoint.dedupe_position
         self.moved.take(checkpoint.moved, self.log.max_offset)
+        self._told_window_ms = checkpoint.window_ms
+        if checkpoint.precision_ms not in (0, self._told_precision_ms, self.precision_ms):
+            log.error(
+                "timerPrecisionMs is %d here, and %d at the broker that delivers: when this one takes over, timer "
+                "messages may come early by the difference, and recalls may miss; set both alike",
+                self.precision_ms,
+                checkpoint.precision_ms,
+            )
+        self._told_precision_ms = checkpoint.precision_ms
 
     def take_over(self) -> None:
         """Begin to dequeue on this broker: read the messages that the previous broker had not read, except those in
         this wheel."""
+        self._told_window_ms = 0
         before = self.topic.queue_offset
         self.topic.read_from(min(before, self.master_queue_offset))
         if self.topic.queue_offset < before:
@@ -569,6 +598,8 @@ class TimerMessageStore:
             self.moved.all(),
             self._store.max_physical_offset,
             dedupe_position,
+            self._window_ms,
+            self.precision_ms,
         )
         return Checkpoint(
             self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position,

@@ -116,3 +116,54 @@ def test_a_slave_that_was_restarted_after_its_clock_was_set_back_takes_what_was_
 
     with small_wheel():
         in_virtual_time(story)
+
+
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize("reserved_hours", [1, 72])
+def test_a_slave_with_another_roll_window_delivers_what_it_takes_over_once(reserved_hours: int) -> None:
+    """Its master has the window of the other one of the two, and dies before it puts the message round."""
+
+    async def story(world: TimerWorld) -> None:
+        window_ms = {1: 9_940_000, 72: 2_400_000}[reserved_hours]
+        await world.open(dequeue=False)
+        world.send_in(180 * MINUTE_MS, "once")
+        world.configure(file_reserved_time=reserved_hours)
+        for _ in range(3 if reserved_hours == 72 else 70):
+            world.follows(1, window_ms=window_ms, precision_ms=1_000)
+            await world.sleep_ms(MINUTE_MS)
+        world.promote()
+        await world.sleep_ms(181 * MINUTE_MS)
+        assert world.bodies() == ["once"]
+        assert world.service.timer.pending == 0
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story, timer_flush_interval_ms=MINUTE_MS)
+
+
+@pytest.mark.parametrize("late_minutes", [75, 172])
+def test_a_slave_that_reads_late_what_its_master_has_put_round_delivers_it_once(late_minutes: int) -> None:
+    async def story(world: TimerWorld) -> None:
+        told = {"window_ms": 9_940_000, "precision_ms": 1_000}
+        await world.open(dequeue=False)
+        world.send_in(240 * MINUTE_MS, "once")
+        message = world.store.look_message_by_offset(0)
+        assert message is not None
+        await world.sleep_ms(late_minutes * MINUTE_MS)
+        if late_minutes < 165:
+            world.follows(1, **told)
+        await world.sleep_ms((173 - late_minutes) * MINUTE_MS)
+        world.be("ASYNC_MASTER")
+        properties = {**message.properties, "TIMER_ROLL_TIMES": "1"}
+        world.store_timed(int(properties["TIMER_OUT_MS"]), "once", **properties)
+        world.follows(2, **told)
+        await world.sleep_ms(5 * MINUTE_MS)
+        world.promote()
+        await world.sleep_ms(100 * MINUTE_MS)
+        assert world.bodies() == ["once"]
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story, timer_flush_interval_ms=MINUTE_MS)
