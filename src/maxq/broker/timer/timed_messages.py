@@ -44,10 +44,12 @@ class TimedMessages:
         self._admin.register(server)
 
     async def load(self) -> None:
-        """Load the timer (see Feature). Without the wheel nothing is read."""
+        """Load the timer (see Feature). Without the wheel only the number of messages that wait is read."""
         if self._is_enabled:
             await self.service.load()
             self._files.set_timer(self.service.exchange)
+        else:
+            await self.service.warn_of_waiting()
 
     def start(self) -> None:
         """Start filling the wheel; MasterOnlyServices starts and stops delivery."""

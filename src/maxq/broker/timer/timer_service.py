@@ -123,6 +123,17 @@ class TimerService:
         self.is_loaded = True
         self._store.cleaner.is_needed = self.has_waiting_below
 
+    async def warn_of_waiting(self) -> None:
+        """Say in the log how many messages wait that a broker without the wheel does not deliver."""
+        await run_blocking(self.timer.metrics.load)
+        waiting = sum(count for count in self.timer.metrics.counts.values() if count > 0)
+        if waiting:
+            log.warning(
+                "timerWheelEnable is false, and %d timer messages wait: none is delivered until it is true again, and "
+                "those are lost whose log files retention deletes until then",
+                waiting,
+            )
+
     def begin(self) -> None:
         """Start filling the wheel and writing checkpoints."""
         self._began_ms = self._clock.monotonic_ms()

@@ -8,12 +8,14 @@ from pathlib import PurePath
 import pytest
 
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.timer.timer_service import TimerService
 from maxq.codes import ResponseCode
 from maxq.errors import StoreRefusedError
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC, delete_key
 from tests.short_form import long_form, seeds
+from tests.unit.broker.bundles_of import messages
 from tests.unit.broker.timer.timer_world import (
     MEMBER,
     SLOTS,
@@ -983,6 +985,21 @@ def test_a_message_sent_while_the_clock_was_laps_ahead_holds_up_no_later_one() -
         late = lateness(world)
         assert len(late) == 31 and min(late) >= 0 and max(late) <= 2_200
         await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
+
+
+def test_a_broker_without_the_wheel_says_how_many_messages_wait(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for _ in range(3):
+            world.send_in(60_000, "waits")
+        await world.sleep_ms(1_000)
+        await world.close()
+        service = TimerService(world.env, messages(store=world.store), world._put, lambda message, result: None)
+        await service.warn_of_waiting()
+        assert "timerWheelEnable is false, and 3 timer messages wait" in caplog.text
 
     with small_wheel():
         in_virtual_time(story)
