@@ -1,4 +1,4 @@
-"""DelayLevelQueue: which message of one delay level is due, and when the next one will be. No I/O, no waiting.
+"""DelayLevelQueue: which message of one delay level is due, and when the next one will be. No waiting.
 
 A unit of SCHEDULE_TOPIC_XXXX carries the moment at which its message is due: store time + delay, by the wall clock.
 When that clock is set back, or the level's delay was made shorter, a unit is due further off than the whole delay.
@@ -9,11 +9,14 @@ Source:
     broker/schedule/ScheduleMessageService.java DeliverDelayedMessageTimerTask (correctDeliverTimestamp).
 """
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
 
 _READ_AHEAD: Final = 128
 
@@ -83,6 +86,13 @@ class DelayLevelQueue:
 
     def _read(self) -> None:
         low, high = self._queue.min_offset, self._queue.max_offset
+        if 0 < self.next_offset < low:
+            log.error(
+                "%d delayed messages of the level of %d s (queue offsets %d to %d) are lost: retention deleted them "
+                "before they were delivered; fileReservedTime must be longer than each delay level",
+                low - self.next_offset, self._delay_ms // 1000, self.next_offset, low - 1,
+            )  # fmt: skip
+            self.next_offset = low
         offset = max(self.next_offset, low)
         while offset < high and not self._ahead:
             self.next_offset = offset

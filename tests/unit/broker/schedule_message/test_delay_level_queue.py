@@ -167,3 +167,16 @@ def test_level_that_is_not_shorter(delay_ms: int, level: int) -> None:
 )
 def test_level_of_a_message(text: str, level: int) -> None:
     assert delay_level_of({"DELAY": text}) == level
+
+
+def test_messages_that_retention_deleted_before_they_were_due_are_counted_in_the_log(
+    clock: _Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = _Queue(clock, min_offset=7)
+    level = DelayLevelQueue(queue, DELAY_MS, clock, 3)
+    assert level.wait_ms() is None
+    queue.store()
+    assert level.wait_ms() == DELAY_MS
+    assert [record.getMessage().split(" are lost")[0] for record in caplog.records] == [
+        "4 delayed messages of the level of 10 s (queue offsets 3 to 6)"
+    ]
