@@ -48,6 +48,7 @@ HOT_MODULES = [
     "maxq.store.log.record_cy",
     "maxq.store.log.tails_cy",
     "maxq.store.tools.check_cy",
+    "maxq.store.tools.text_lines_cy",
     "maxq.store.queue.unit_scan_cy",
 ]
 BUILD = Path("build/cython")

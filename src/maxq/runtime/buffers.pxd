@@ -51,6 +51,28 @@ cdef inline Py_ssize_t put_utf8(unsigned char *target, Py_ssize_t p, str text) e
     return p + size
 
 
+cdef inline Py_ssize_t put_number(unsigned char *target, Py_ssize_t p, long long value) noexcept nogil:
+    cdef unsigned long long rest = <unsigned long long> value
+    cdef unsigned long long left
+    cdef Py_ssize_t at
+    cdef Py_ssize_t end
+    if value < 0:
+        target[p] = 0x2D
+        p += 1
+        rest = 0 - rest
+    end = p + 1
+    left = rest // 10
+    while left:
+        end += 1
+        left //= 10
+    at = end
+    while at > p:
+        at -= 1
+        target[at] = 0x30 + rest % 10
+        rest //= 10
+    return end
+
+
 cdef inline bytes take_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size):
     return (<const char *> buf + p)[:size]
 

@@ -55,6 +55,11 @@ def put_utf8(target: Buffer, p: int, text: str) -> int:
     return put_bytes(target, p, text.encode())
 
 
+def put_number(target: Buffer, p: int, value: int) -> int:
+    """Write a number as decimal digits, at most 20 bytes with its sign; returns the position behind them."""
+    return put_bytes(target, p, b"%d" % value)
+
+
 def take_bytes(buf: Buffer | bytes, p: int, size: int) -> bytes:
     return bytes(buf[p : p + size])
 

@@ -34,7 +34,7 @@ from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.index_files import IndexReader, infer_geometry
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.queue_files import QueueEntry, QueueFiles
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles

@@ -24,7 +24,7 @@ from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.remoting.client import RemotingClient
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings

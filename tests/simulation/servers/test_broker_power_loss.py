@@ -15,7 +15,7 @@ from maxq.protocol.message.message import Message
 from maxq.standalone import StandaloneServer
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk

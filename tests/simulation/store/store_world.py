@@ -14,7 +14,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import is_deletion, messages_of
+from maxq.store.tools.message_lines import is_deletion, messages_of
 from maxq.store.tools.queue_files import QueueEntry, QueueFiles
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles, StoreSettings

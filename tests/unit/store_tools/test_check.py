@@ -8,7 +8,7 @@ import pytest
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.recover import recover
 from maxq.testing.sim_clock import SimClock

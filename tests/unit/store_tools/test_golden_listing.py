@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store_tools.golden_stores import NAMES, expected, golden_files

@@ -25,7 +25,7 @@ from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.tools import recover as recovering
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import lines_of, messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
@@ -55,8 +55,10 @@ def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> 
         walk = LogWalk(_open(directory, conf), progress)
         out = sys.stdout.buffer
         for batch in walk.batches():
-            lines = [orjson.dumps(found) if as_json else _one_line(found) for found in messages_of(batch)]
-            out.writelines(line + b"\n" for line in lines)
+            if as_json:
+                out.writelines(orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in messages_of(batch))
+            else:
+                out.write(lines_of(batch))
         walk.close()
         out.flush()
         for fault in walk.faults:
@@ -169,15 +171,6 @@ def _open(directory: Path, conf: Path | None, hash_slots: int = 0, index_entries
     if not files.exists:
         raise StoreError(f"{directory} holds no store: no commitlog, consumequeue or checkpoint; give storePathRootDir")
     return files
-
-
-def _one_line(found: dict[str, Any]) -> bytes:
-    properties = found["properties"]
-    columns = (
-        found["physicalOffset"], found["size"], found["topic"], found["queueId"], found["queueOffset"],
-        found["storeTimestamp"], found["msgId"], properties.get("TAGS", ""), properties.get("KEYS", ""),
-    )  # fmt: skip
-    return "\t".join(str(column) for column in columns).encode()
 
 
 def _print_json(value: Any) -> None:

@@ -26,6 +26,7 @@ if cython.compiled:
         has_separator,
         put32,
         put_bytes,
+        put_number,
         put_utf8,
         same_bytes,
         take_ascii,
@@ -39,6 +40,7 @@ else:
         has_separator,
         put32,
         put_bytes,
+        put_number,
         put_utf8,
         same_bytes,
         take_ascii,
@@ -935,7 +937,7 @@ class FastSends:
             return None
         pending._text = take_bytes(out, text, p - text)
         p = put_bytes(out, p, target._before_opaque)
-        p = _put_number(out, p, pending.opaque)
+        p = put_number(out, p, pending.opaque)
         p = put_bytes(out, p, target._behind)
         put32(out, start + 4, p - start - 8)
         put32(out, start, p - start - 4 + size)
@@ -1176,25 +1178,6 @@ def _put_text(out: cython.p_uchar, p: cython.Py_ssize_t, data: bytes) -> cython.
             out[p + 1] = _HEX[c & 15]
             p += 2
     return p
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """Write a number of at least 0 as decimal digits; returns the position behind them."""
-    end: cython.Py_ssize_t = p + 1
-    rest: cython.longlong = value // 10
-    at: cython.Py_ssize_t
-    while rest:
-        end += 1
-        rest //= 10
-    at = end
-    while at > p:
-        at -= 1
-        out[at] = 0x30 + value % 10
-        value //= 10
-    return end
 
 
 @cython.cclass

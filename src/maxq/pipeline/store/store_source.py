@@ -40,7 +40,7 @@ from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import FILE_NAME, deleted_names
 from maxq.store.recovery.damage_names import DAMAGED_TOPIC
-from maxq.store.tools.message_json import is_deletion, is_filler
+from maxq.store.tools.message_lines import is_deletion, is_filler
 from maxq.store.tools.offsets import purged_offsets
 from maxq.store.tools.store_files import StoreFiles
 

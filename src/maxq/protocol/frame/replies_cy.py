@@ -9,10 +9,10 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.protocol.frame import send_rows as sr
-    from cython.cimports.maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, put32, put_bytes, put_number, u32
 else:
     from maxq.protocol.frame import send_rows as sr
-    from maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
+    from maxq.runtime.buffers import copy_bytes, put32, put_bytes, put_number, u32
 
 if TYPE_CHECKING:
     from array import array
@@ -34,31 +34,6 @@ _LANGUAGES = (
     b"RUST",
     b"NODE_JS",
 )
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """Write a number as decimal digits; returns the position behind them."""
-    end: cython.Py_ssize_t
-    rest: cython.longlong
-    if value < 0:
-        out[p] = 0x2D
-        p += 1
-        value = -value
-    end = p + 1
-    rest = value // 10
-    while rest:
-        end += 1
-        rest //= 10
-    rest = end
-    while True:
-        rest -= 1
-        out[rest] = 0x30 + value % 10
-        value //= 10
-        if value == 0:
-            return end
 
 
 @cython.cfunc
@@ -203,7 +178,7 @@ def encode_replies(
             p = _put_int(target, p, 0)
             i = p = p + 4
             mark = p = _field(target, p, b"queueId")
-            p = _close(target, mark, _put_number(target, p, row[sr.R_QUEUE_ID]))
+            p = _close(target, mark, put_number(target, p, row[sr.R_QUEUE_ID]))
             if row[sr.R_UNIQUE_SIZE]:
                 mark = p = _field(target, p, b"transactionId")
                 copy_bytes(target, p, texts, row[sr.R_UNIQUE], row[sr.R_UNIQUE_SIZE])
@@ -219,11 +194,11 @@ def encode_replies(
             mark = p = _field(target, p, b"MSG_REGION")
             p = _close(target, mark, put_bytes(target, p, region))
             mark = p = _field(target, p, b"queueOffset")
-            p = _close(target, mark, _put_number(target, p, row[sr.R_QUEUE_OFFSET]))
+            p = _close(target, mark, put_number(target, p, row[sr.R_QUEUE_OFFSET]))
             _close(target, i, p)
         else:
             p = put_bytes(target, p, opening)
-            p = _put_number(target, p, row[sr.R_QUEUE_ID])
+            p = put_number(target, p, row[sr.R_QUEUE_ID])
             if row[sr.R_UNIQUE_SIZE]:
                 p = put_bytes(target, p, b'","transactionId":"')
                 copy_bytes(target, p, texts, row[sr.R_UNIQUE], row[sr.R_UNIQUE_SIZE])
@@ -231,9 +206,9 @@ def encode_replies(
             p = put_bytes(target, p, b'","msgId":"')
             p = _put_ids(target, p, host, row[sr.R_PHYSICAL_OFFSET], row[sr.R_COUNT], logged, file_from_offset)
             p = put_bytes(target, p, fixed)
-            p = _put_number(target, p, row[sr.R_QUEUE_OFFSET])
+            p = put_number(target, p, row[sr.R_QUEUE_OFFSET])
             p = put_bytes(target, p, head)
-            p = _put_number(target, p, row[sr.R_OPAQUE])
+            p = put_number(target, p, row[sr.R_OPAQUE])
             p = put_bytes(target, p, tail)
         _put_int(target, start, p - start - 4)
         _put_int(target, start + 4, (p - start - 8) | (0x1000000 if row[sr.R_FLAGS] & sr.F_BINARY else 0))

@@ -2,7 +2,7 @@
 
 store_files    what files there are, of which sizes
 log_walk       the log, record by record, over damage
-message_json   a record as the JSON object that `maxq store messages` prints
+message_lines  a record as the line or JSON object that `maxq store messages` prints; text_lines_cy makes the lines
 expectation    what a record should have left in queues and index: a second implementation of dispatch
 queue_files    ConsumeQueue files, read
 index_files    IndexFiles, read

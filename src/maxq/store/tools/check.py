@@ -20,7 +20,7 @@ from maxq.store.tools.check_queues import QueueCheck
 from maxq.store.tools.delay_levels import delay_levels_ms
 from maxq.store.tools.expectation import Expectation, expectation_of
 from maxq.store.tools.log_walk import Batch, LogWalk
-from maxq.store.tools.message_json import is_deletion, is_filler
+from maxq.store.tools.message_lines import is_deletion, is_filler
 from maxq.store.tools.store_files import Fault, StoreFiles
 
 _CHECKPOINT = struct.Struct(">qqqqqqI")  # the CRC is MaxQ's own

@@ -17,7 +17,7 @@ from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_queued, is
 from maxq.store.log import record_cy as rc
 from maxq.store.log.tails_cy import jhash
 from maxq.store.queue.consume_queue_store import is_folder_name, may_hold_places
-from maxq.store.tools.message_json import properties_of, topic_of
+from maxq.store.tools.message_lines import properties_of, topic_of
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 LMQ_PREFIX: Final = "%LMQ%"

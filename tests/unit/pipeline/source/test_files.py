@@ -12,7 +12,7 @@ from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.store.store_folder import open_store
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_disk import SimDisk

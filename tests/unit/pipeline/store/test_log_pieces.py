@@ -17,7 +17,7 @@ from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_lines import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.store_files import StoreFiles

@@ -1,11 +1,17 @@
-"""A record as a JSON object, with the names that the golden `expected.json` uses."""
+"""What `maxq store messages` prints of a record: a line, or a JSON object with the names that the golden
+`expected.json` uses."""
 
+import functools
 import hashlib
 from typing import Any
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.compression import compression_type, decompress
-from maxq.protocol.message.message_const import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from maxq.protocol.message.message_const import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+)
 from maxq.protocol.message.message_id import host_text, offset_message_id
 from maxq.protocol.message.message_properties import decode_properties
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_rolled_back
@@ -13,6 +19,20 @@ from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import DELETED_TOPIC
 from maxq.store.recovery import damage_names
 from maxq.store.tools.log_walk import Batch
+from maxq.store.tools.text_lines_cy import text_lines
+
+_host_text = functools.lru_cache(maxsize=4096)(host_text)
+
+
+def lines_of(batch: Batch) -> memoryview:
+    """Return one line per record of the batch, tab-separated: physical offset, size, topic, queue id, queue offset,
+    store time (ms), offset id, tags, keys. Fillers over damage are no messages and are left out."""
+
+    def unusual(number: int) -> bytes:
+        row = batch.rows[number * rc.SCAN_WIDTH : (number + 1) * rc.SCAN_WIDTH]
+        return b"" if is_filler(batch.view, row) else _line(batch.view, row)
+
+    return text_lines(batch.view, batch.rows, batch.count, unusual)
 
 
 def messages_of(batch: Batch) -> list[dict[str, Any]]:
@@ -34,6 +54,18 @@ def is_filler(view: memoryview, row: Any) -> bool:
 def is_deletion(view: memoryview, row: Any) -> bool:
     """Returns whether this record deletes topics (store/log/deletions.py)."""
     return is_rolled_back(row[rc.C_SYS_FLAG]) and topic_of(view, row) == DELETED_TOPIC
+
+
+def _line(view: memoryview, row: Any) -> bytes:
+    properties = properties_of(view, row)
+    store_host = _host(view, row[rc.C_STORE_HOST_POSITION], row[rc.C_SYS_FLAG] & MessageSysFlag.STORE_HOST_V6)
+    physical_offset = row[rc.C_PHYSICAL_OFFSET]
+    columns = (
+        physical_offset, row[rc.C_SIZE], topic_of(view, row), row[rc.C_QUEUE_ID], row[rc.C_QUEUE_OFFSET],
+        row[rc.C_STORE_TIMESTAMP], offset_message_id(store_host, physical_offset),
+        properties.get(PROPERTY_TAGS, ""), properties.get(PROPERTY_KEYS, ""),
+    )  # fmt: skip
+    return "\t".join(str(column) for column in columns).encode() + b"\n"
 
 
 def _message(view: memoryview, row: Any) -> dict[str, Any]:
@@ -59,8 +91,8 @@ def _message(view: memoryview, row: Any) -> dict[str, Any]:
         "flag": row[rc.C_FLAG],
         "bornTimestamp": row[rc.C_BORN_TIMESTAMP],
         "storeTimestamp": row[rc.C_STORE_TIMESTAMP],
-        "bornHost": host_text(born_host),
-        "storeHost": host_text(store_host),
+        "bornHost": _host_text(born_host),
+        "storeHost": _host_text(store_host),
         "reconsumeTimes": row[rc.C_RECONSUME_TIMES],
         "preparedTransactionOffset": row[rc.C_PREPARED_OFFSET],
         "properties": dict(sorted(properties.items())),
