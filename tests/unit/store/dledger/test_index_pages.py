@@ -47,15 +47,15 @@ def pages_in_memory(path: Path) -> int:
     return sum(one & 1 for one in found)
 
 
-def test_units_of_a_fresh_index_file_bring_their_pages_and_none_around_them(tmp_path: Path) -> None:
+def test_units_of_a_fresh_index_file_bring_their_pages_and_none_around_them(disk_path: Path) -> None:
     """The kernel reads ahead of a fault, on some machines 16 MiB, and zeroes as much of a fresh file: 2 ms where memory
     is at hand, 180 where the host of a virtual machine has taken it back."""
-    path = tmp_path / "dledger-n0" / "index" / f"{0:020d}"
-    store = opened(tmp_path)
+    path = disk_path / "dledger-n0" / "index" / f"{0:020d}"
+    store = opened(disk_path)
     append(store, 1)
     assert 1 <= pages_in_memory(path) <= 4
     store.close_inline()
-    again = opened(tmp_path)
+    again = opened(disk_path)
     again._index.files.files[-1].region.forget(0, INDEX_FILE_SIZE)
     assert pages_in_memory(path) <= 4
     append(again, 2)
