@@ -33,7 +33,7 @@ from maxq.protocol.message.pop_extra_info import (
     retry_topic_v1,
     retry_topic_v2,
 )
-from maxq.protocol.message.record_layout import physical_offset_of, queue_offset_of, size_of
+from maxq.protocol.message.record_layout import MIN_RECORD_SIZE, physical_offset_of, queue_offset_of, size_of
 from maxq.store.queue.property_filter import EXAMINE_NS, PropertyFilter
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
@@ -387,6 +387,7 @@ def _records(view: memoryview) -> list[memoryview]:
     records, position = [], 0
     while position < len(view):
         size = size_of(view, position)
+        assert size >= MIN_RECORD_SIZE, f"the store gives whole records, and not one of {size} bytes"
         records.append(view[position : position + size])
         position += size
     return records

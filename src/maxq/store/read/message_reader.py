@@ -4,6 +4,7 @@ import logging
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from maxq.protocol.enums import BoundaryType
@@ -378,18 +379,31 @@ class MessageReader:
     def _collect_batch(
         self, queue: BatchConsumeQueue, offset: int, max_nums: int, max_bytes: int, result: GetMessageResult
     ) -> None:
-        limit = min(max_bytes, self._context.config.max_transfer_bytes_on_message_in_memory)
-        for unit in queue.units(queue.find_index(offset)):
+        """Take whole batches from the one that holds `offset` on, and report units that point to no message."""
+        config = self._context.config
+        limit = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
+        max_units = max(config.max_filter_message_size // CQ_STORE_UNIT_SIZE, max_nums)
+        for unit in islice(queue.units(queue.find_index(offset)), max_units):
             full = result.message_count + unit.batch_size > max_nums or result.total_bytes + unit.size > limit
             if result.buffers and full:
                 break
-            buffer = self._commit_log.get(unit.physical_offset, unit.size)
+            record = self._commit_log.record(unit.physical_offset)
             result.next_begin_offset = unit.base_offset + unit.batch_size
             result.last_physical_offset = unit.physical_offset
-            if buffer is not None:
-                result.buffers.append(buffer)
+            # a record that is rolled back is a filler over damage (damage.py)
+            if record is not None and len(record) == unit.size and not is_rolled_back(sys_flag_of(record)):
+                result.buffers.append(record)
                 result.message_count += unit.batch_size
                 result.total_bytes += unit.size
+            elif unit.physical_offset >= self._commit_log.min_offset:
+                self.damaged_units += 1
+                result.passed_over += range(unit.base_offset, unit.base_offset + unit.batch_size)
+                log.error(
+                    "%s: the unit of messages %d to %d of queue %s-%d (%d bytes at physical offset %d) points to no "
+                    "record; it is skipped",
+                    queue.files.folder, unit.base_offset, unit.base_offset + unit.batch_size - 1, queue.topic,
+                    queue.queue_id, unit.size, unit.physical_offset,
+                )  # fmt: skip
         if not result.buffers:
             result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
 

@@ -576,6 +576,26 @@ async def test_an_inner_batch_is_given_as_one_message(start_broker: Start) -> No
     assert [(handle_of(one).start_offset, handle_of(one).queue_offset) for one in given] == [(0, 0), (0, 4)]
 
 
+async def test_a_damaged_inner_batch_is_passed_over_by_pops_and_pulls(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})
+    for count in (4, 3):
+        batch = encode_batch([Message("B", b"%d" % number, {}) for number in range(count)])
+        assert (await broker.invoke(broker.send_request("B", batch, batch=True))).code == 0
+    store = broker.controller.store
+    await store.flush()
+    unit = store.queues.batch_queues["B", 0].unit(0)
+    assert unit is not None
+    file = store.commit_log.files.find(unit.physical_offset)
+    assert file is not None
+    file.view[unit.physical_offset : unit.physical_offset + unit.size] = bytes(unit.size)
+    pulled = await broker.pull("B")
+    assert [one.queue_offset for one in messages_of(pulled)] == [4]
+    given = await popped(broker, "B")
+    assert [handle_of(one).queue_offset for one in given] == [4]
+    assert store.reader.damaged_units == 2
+
+
 async def test_properties_choose(start_broker: Start) -> None:
     broker = await start_broker(enablePropertyFilter="true")
     broker.create_topic("T", 1)
