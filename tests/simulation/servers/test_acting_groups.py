@@ -217,6 +217,12 @@ class Client:
         answer = await self.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
+    async def reset(self, broker: int, offset: int) -> None:
+        """Order the group to go back to an offset with its next pull."""
+        ext = {"topic": "T", "group": "G", "timestamp": "0", "offset": str(offset), "queueId": "0", "isForce": "true"}
+        answer = await self.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
     async def committed(self, broker: int) -> int:
         answer = await self.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, self.QUEUE)
         return int(answer.ext["offset"])
@@ -505,3 +511,34 @@ def test_what_a_master_takes_that_has_lost_its_end_is_passed_over_by_no_consumer
         assert await client.committed(0) <= min(taken)
 
     play(act, seed=seed, brokers=2, flushIntervalCommitLog="5000", autoCreateSubscriptionGroup="true")
+
+
+@pytest.mark.parametrize("how", ["copied", "taken over"])
+def test_a_reset_waits_on_when_another_slave_has_what_was_committed_at_one_by_who_had_not_heard_of_it(how: str) -> None:
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, two = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await client.commit(0, 6)
+        await asyncio.sleep(12)
+        await client.reset(0, 2)
+        await asyncio.sleep(12)
+        if how == "taken over":
+            one.machine.kill()
+            await asyncio.sleep(5)
+        master.machine.kill()
+        await group.until_serves(1 if how == "copied" else 2)
+        await client.commit(1 if how == "copied" else 2, 7)
+        await asyncio.sleep(8)
+        if how == "taken over":
+            await one.start()
+            await group.until_serves(1)
+            two.machine.kill()
+        await master.start()
+        await group.until_serves(0)
+        assert await client.committed(0) == 2
+        assert isinstance(master.running, BrokerController)
+        assert master.running.offsets.has_offset_reset("T", "G", 0)
+
+    play(act)

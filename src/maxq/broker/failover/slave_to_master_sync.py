@@ -25,7 +25,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
@@ -41,6 +41,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError, ReplicationDivergedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
+from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.runtime.blocking import TABLES, run_blocking
 
@@ -186,14 +187,22 @@ class SlaveToMasterSync:
         """Merge the offsets on all pages of a slave's table, of which this is the first, or those on the first ones if
         they are wanted no longer. Returns how many queues moved on."""
         known, named, unheard = OperatorChanges.from_json(page), keys_on(page), _unheard_on(page)
-        moved = self._offsets.take_back_from_slave(page, known, unheard)
+        moved = self._merge_page(page, known, unheard)
         while following:
             page, following = await self._api.consumer_offsets(address, following)
             if not is_wanted():
                 return moved
-            moved += self._offsets.take_back_from_slave(page, known, unheard)
+            moved += self._merge_page(page, known, unheard)
             named |= keys_on(page)
         self._offsets.took_back_from_slave(known, named)
+        return moved
+
+    def _merge_page(
+        self, page: dict[str, Any], known: OperatorChanges | None, unheard: Mapping[str, Collection[int]]
+    ) -> int:
+        moved = self._offsets.take_back_from_slave(page, known, unheard)
+        if self._own.broker_id != MASTER_ID:
+            self._offsets.note_unheard(page, unheard, self._queue_end)
         return moved
 
     async def _take_pops(self, address: str, return_id: str) -> None:

@@ -366,6 +366,34 @@ class ConsumerOffsetManager(PeriodicManager):
         operators' last change."""
         return self.slave_commits.queues_before(self.changes.of)
 
+    def note_unheard(
+        self,
+        page: dict[str, Any],
+        unheard: Mapping[str, Collection[int]],
+        queue_end: Callable[[str, int], int],
+    ) -> None:
+        """Note at a slave those offsets taken from a page of another slave's table that clients committed there who had
+        not heard of the operators' last change: this slave tells its master the same of them, which may have a reset
+        waiting.
+
+        Args:
+            unheard: `UNHEARD` of the other slave's first page.
+            queue_end: offset of the next message of a queue, `(topic, queue id)`, at this slave.
+        """
+        if not unheard:
+            return
+        theirs = self._read(page)
+        for key in unheard.keys() & theirs.keys():
+            topic, group = split_key(key)
+            own = self.query_offsets(group, topic)
+            for queue_id in set(unheard[key]) & own.keys():
+                offset = own[queue_id]
+                if offset == theirs[key].get(queue_id):
+                    is_copied = offset <= queue_end(topic, queue_id)
+                    self.slave_commits.note(
+                        group, topic, queue_id, offset, not_copied_of=0 if is_copied else self.copied_master_since
+                    )
+
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
         """Return the commits of clients here that the master lacks.
 

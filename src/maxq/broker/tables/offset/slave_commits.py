@@ -86,16 +86,17 @@ class SlaveCommits(PeriodicManager):
         not_copied_of: int = 0,
     ) -> None:
         """Note the commit of the client at `client_host`; or of one of another slave, which hands it over with
-        `change`. The newest one counts, even if it is smaller. `change` and `not_copied_of`: as SlaveCommit has
-        them."""
+        `change`, or from which it is copied. The newest one counts, even if it is smaller. `change` and
+        `not_copied_of`: as SlaveCommit has them."""
         place = topic, group, queue_id
         _, known, _ = self._pending.get(place, (0, 0, 0))
         change = max(change, known)
         reader = self._readers.get(place)
         if reader is not None and reader.host == client_host:
             change = max(change, reader.change)
-        self._pending[place] = offset, change, not_copied_of
-        self._is_dirty = True
+        if self._pending.get(place) != (commit := (offset, change, not_copied_of)):
+            self._pending[place] = commit
+            self._is_dirty = True
 
     def note_reader(self, client_host: str, group: str, topic: str, queue_id: int, change: int) -> None:
         """Note that a client was told where the group goes on.

@@ -89,6 +89,23 @@ def test_who_begins_at_the_commit_of_a_client_that_was_told_of_no_change_does_no
     assert list(commits.ahead_of({})) == [SlaveCommit("T", "G", 1, 9)]
 
 
+def test_what_was_committed_at_another_slave_by_who_had_not_heard_of_a_change_is_noted_as_such_here() -> None:
+    offsets = BrokerWorld(AS_SLAVE | {"enableLmq": "true"}).offsets
+    master = BrokerWorld().offsets
+    for group in ("G", "%LMQ%g"):
+        master.assign_reset_offsets("T", group, {0: 3})
+    offsets.note_master({"masterSince": 70})
+    offsets.commit_offset("c:1", "G", "T", 2, 9)
+    page = {"offsetTable": {"T@G": {"0": 8, "1": 5, "2": 7}}, "lmqOffsetTable": {"T@%LMQ%g": 8}}
+    unheard = {"T@G": [0, 2, 3], "T@%LMQ%g": [0], "T@other": [0]}
+    offsets.take_back_from_slave(page, offsets.changes, unheard)
+    offsets.note_unheard(page, unheard, lambda topic, queue_id: 8)
+    offsets.took_back_from_slave(master.changes, set(unheard))
+    assert offsets.unheard() == {"T@G": [0], "T@%LMQ%g": [0]}, "queue 2 has gone on here"
+    offsets.note_unheard(page, unheard, lambda topic, queue_id: 7)
+    assert {(one.offset, one.not_copied_of) for one in offsets.ahead_of_master({})} == {(8, 70)}
+
+
 def test_a_broker_that_starts_as_master_has_nobody_to_tell() -> None:
     world = slave()
     world.offsets.slave_commits.note("G", "T", 3, 12)
