@@ -133,6 +133,7 @@ class StoreParts:
             context, self.commit_log, self.queues, self.index, self.flusher, self.queue_flusher, self.dispatch
         )
         self.cleaner.compacted = self.compaction.topics
+        self.cleaner.needs["compaction"] = self.compaction.what_is_needed_below
         if self.ledger is not None:
             self.ledger.set_no_room_listener(self.disk_room.lacks)
             self.cleaner.ledger = self.writer.ledger = self.ledger

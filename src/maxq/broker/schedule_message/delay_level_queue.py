@@ -86,10 +86,10 @@ class DelayLevelQueue:
 
     def _read(self) -> None:
         low, high = self._queue.min_offset, self._queue.max_offset
-        if 0 < self.next_offset < low:
+        if self.next_offset < low:
             log.error(
                 "%d delayed messages of the level of %d s (queue offsets %d to %d) are lost: retention deleted them "
-                "before they were delivered; fileReservedTime must be longer than each delay level",
+                "before they were delivered, as it does when the disk is full",
                 low - self.next_offset, self._delay_ms // 1000, self.next_offset, low - 1,
             )  # fmt: skip
             self.next_offset = low

@@ -45,6 +45,7 @@ _POSTPONED_MOST_MS: Final = 600_000
 _POSTPONED_LOOK: Final = 1.0  # seconds
 _ELSEWHERE_SECONDS: Final = 0.2  # between a delivery to another broker and the table that says so
 _UNTOLD_MOST: Final = UNDELIVERED_MOST // 2  # messages passed over, then the table says so, for the log does not
+_LOOKED_AT: Final = 32  # units of a queue, of which the first that is not a gap tells where its messages lie
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
 
 
@@ -99,6 +100,7 @@ class ScheduleMessageService:
         self._passed_over = 0  # messages since the table was written
         self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.given_up = 0
+        messages.store.cleaner.needs[SERVICE_NAME] = self._what_waits_below
 
     # ---- starting and stopping ----------------------------------------------------------------------------------
 
@@ -271,6 +273,33 @@ class ScheduleMessageService:
             self._on_delivered(level, result.message_count, result.size)
         else:
             self._is_untold.set()
+
+    # ---- what retention must leave -------------------------------------------------------------------------------
+
+    async def _what_waits_below(self, physical_offset: int) -> str:
+        """Return, in a clause for the log, of which level a message waits whose record lies before this physical
+        offset; empty if there is none. A broker that does not deliver goes by the table that it has of its master."""
+        table = DelayOffsetTable(self._clock, lambda: 1)
+        try:
+            text = await run_blocking(self._files.delay_offsets)
+            table.decode(text)
+        except OSError as error:
+            return f"how far delayed messages were delivered cannot be read: {error}"
+        except RemoteProtocolError:
+            text = None
+        if text is None:  # nobody knows what was delivered
+            return ""
+        low = self._store.min_physical_offset
+        for level in sorted(self._stored_levels()):
+            queue = self._queue(level)
+            waiting = [offset for of, offset in table.postponed if of == level]
+            start = max(table.offset(level), queue.min_offset)
+            units = [queue.unit(offset) for offset in waiting]
+            if start < queue.max_offset:
+                units += queue.units(start, _LOOKED_AT)
+            if any(unit is not None and low <= unit[0] < physical_offset for unit in units):
+                return f"delayed messages of level {level} wait in it"
+        return ""
 
     # ---- what is postponed ---------------------------------------------------------------------------------------
 

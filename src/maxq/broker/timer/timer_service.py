@@ -121,7 +121,7 @@ class TimerService:
         """Read the files. Raises StoreRefusedError or OSError if they cannot be read."""
         await run_blocking(self.timer.load)
         self.is_loaded = True
-        self._store.cleaner.is_needed = self.has_waiting_below
+        self._store.cleaner.needs[SERVICE_NAME] = self._what_waits_below
 
     async def warn_of_waiting(self) -> None:
         """Say in the log how many messages wait that a broker without the wheel does not deliver."""
@@ -185,6 +185,9 @@ class TimerService:
         if self.is_loaded:
             self.is_loaded = False
             self.timer.release()
+
+    async def _what_waits_below(self, physical_offset: int) -> str:
+        return "timer messages wait in it" if await self.has_waiting_below(physical_offset) else ""
 
     async def has_waiting_below(self, physical_offset: int) -> bool:
         """Return whether a message whose record lies before this physical offset waits in the wheel, or for its way

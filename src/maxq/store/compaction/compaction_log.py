@@ -71,6 +71,7 @@ class CompactionLog:
     Attributes:
         position: message offset up to which the older segments hold each key once.
         next_offset: message offset of the ordinary queue that is copied next.
+        durable_offset: no copy below this message offset is lost with the power; 0 until the first flush.
     """
 
     def __init__(self, context: StoreContext, folders: QueueFolders, position: int) -> None:
@@ -83,6 +84,7 @@ class CompactionLog:
         self._unflushed: set[Segment] = set()
         self._replacing: _Replacing | None = None
         self.next_offset = 0
+        self.durable_offset = 0
 
     # --- loading ---
 
@@ -146,6 +148,7 @@ class CompactionLog:
                 self._unflushed.discard(segment)
                 self._drop(segment)
         self.next_offset = self._segments[-1].last_offset + 1 if self._segments else 0
+        self.durable_offset = min(self.durable_offset, self.next_offset)
         self.position = min(self.position, self.next_offset - 1)  # what comes again is compacted again
 
     def cut(self, offset: int) -> None:

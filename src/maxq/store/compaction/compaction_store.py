@@ -196,16 +196,35 @@ class CompactionStore:
 
     async def _flush(self, topic: str, queue_id: int) -> None:
         found = self._logs.get((topic, queue_id))
-        segments = [] if found is None else found.take_unflushed()
-        if found is not None and segments:
+        if found is None:
+            return
+        segments, end = found.take_unflushed(), found.next_offset
+        if segments:
             try:
                 async with self._lock:
                     await self._context.jobs.run(_flush_all, segments, threads=TOOLS)
             except BaseException:  # a cancellation, too: nobody knows how far it came
                 found.give_back_unflushed(segments)
                 raise
+        found.durable_offset = min(end, found.next_offset)
 
     # --- copying ---
+
+    async def what_is_needed_below(self, physical_offset: int) -> str:
+        """Return, in a clause for the log, which queue still has to copy a message whose record lies before this
+        physical offset; empty if there is none. A copy counts when it is durable."""
+        low = self._commit_log.min_offset
+        for topic in sorted(self.topics - self._doomed):
+            for queue in self._queues.of_topic(topic):
+                key = (topic, queue.queue_id)
+                found = self._logs.get(key)
+                start = max(0 if found is None else found.durable_offset, queue.min_offset(low))
+                unit = None if start >= queue.max_offset else queue.unit(start)
+                if unit is not None and unit[0] < physical_offset:
+                    reason = self.failures.get(key, "")
+                    copied = f"messages of {topic}-{queue.queue_id} in it are not copied to its compacted queue yet"
+                    return f"{copied} ({reason})" if reason else copied
+        return ""
 
     def catch_up(self, topic: str, queue_id: int, most: int = _SLICE) -> bool:
         """Copy up to `most` messages from the ordinary queue that are not copied yet; returns True if there are more.

@@ -70,8 +70,8 @@ class CleanService:
     Attributes:
         ledger: of a DLedger log: says which files may go.
         hidden: what is not shown any more.
-        is_needed: whether records below a physical offset are needed that are not in their topics yet, as those of
-            messages in the timer's wheel.
+        needs: by the name of a part of the broker, what says whether that part still needs records below a physical
+            offset, as the timer those of the messages in its wheel: a clause for the log, empty if it needs none.
         compacted: compaction topics, whose queues go on numbering although all their messages are gone from the log.
     """
 
@@ -93,12 +93,12 @@ class CleanService:
         self._queue_flusher = queue_flusher
         self._dispatch = dispatch
         self.hidden = HiddenMessages(commit_log, queues)
-        self.is_needed: Callable[[int], Awaitable[bool]] = _is_not_needed
+        self.needs: dict[str, Callable[[int], Awaitable[str]]] = {}
         self.compacted: Collection[str] = ()
         self.ledger: FileLedger | None = None
         self._passed_over = PassedOver(log)
         self._manual_runs = 0
-        self._kept_to = -1  # end of the file of the log that was kept last because it is needed
+        self._kept = ("", 0)  # the log's last line about a file that is kept, and when it was said (monotonic, ms)
         self._lacks_room = False  # what the log says could not be written down for want of room, when last tried
         self._has_given_room = False  # a file of the log went for that, and did not help
         self._expired: list[_Expired] = []
@@ -206,15 +206,17 @@ class CleanService:
         return deleted
 
     async def _keeps(self, file: MappedFile, immediately: bool) -> bool:
-        """Return whether an expired file of the log stays because it is needed. A full disk has it deleted all the same
-        (`immediately`), with a line in the log."""
-        if not await self.is_needed(file.end_offset):
+        """Return whether an expired file of the log stays because it is needed; the log says so once an hour. A full
+        disk has it deleted all the same (`immediately`), with a line in the log."""
+        reasons = [reason for is_needed in self.needs.values() if (reason := await is_needed(file.end_offset))]
+        if not reasons:
             return False
+        why, now_ms = "; ".join(reasons), self._context.clock.monotonic_ms()
         if immediately:
-            log.error("the disk is full: timer messages that wait in %s are lost with it", file.path)
-        elif file.end_offset > self._kept_to:
-            self._kept_to = file.end_offset
-            log.warning("%s is older than fileReservedTime, and is kept: timer messages wait in it", file.path)
+            log.error("the disk is full, and what %s still has to give is lost with it: %s", file.path, why)
+        elif self._kept[0] != str(file.path) or now_ms - self._kept[1] >= _HOUR_MS:
+            self._kept = str(file.path), now_ms
+            log.warning("%s is older than fileReservedTime, and is kept: %s", file.path, why)
         return not immediately
 
     async def _is_known(self, end: int) -> bool:
@@ -358,10 +360,6 @@ class CleanService:
                 self._dispatch.forget_topic()
                 self._commit_log.tail.forget_topic()
                 await turns.rest()
-
-
-async def _is_not_needed(end: int) -> bool:
-    return False
 
 
 def _last_physical_offset(queue: ConsumeQueue) -> int:

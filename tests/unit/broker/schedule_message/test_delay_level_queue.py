@@ -169,14 +169,15 @@ def test_level_of_a_message(text: str, level: int) -> None:
     assert delay_level_of({"DELAY": text}) == level
 
 
+@pytest.mark.parametrize("first", [0, 3])
 def test_messages_that_retention_deleted_before_they_were_due_are_counted_in_the_log(
-    clock: _Clock, caplog: pytest.LogCaptureFixture
+    clock: _Clock, caplog: pytest.LogCaptureFixture, first: int
 ) -> None:
     queue = _Queue(clock, min_offset=7)
-    level = DelayLevelQueue(queue, DELAY_MS, clock, 3)
+    level = DelayLevelQueue(queue, DELAY_MS, clock, first)
     assert level.wait_ms() is None
     queue.store()
     assert level.wait_ms() == DELAY_MS
     assert [record.getMessage().split(" are lost")[0] for record in caplog.records] == [
-        "4 delayed messages of the level of 10 s (queue offsets 3 to 6)"
+        f"{7 - first} delayed messages of the level of 10 s (queue offsets {first} to 6)"
     ]

@@ -1,6 +1,7 @@
 """Compaction topics: of each key the newest message is kept, whatever crashes."""
 
 import json
+import os
 import shutil
 from pathlib import Path, PurePath
 from typing import Any
@@ -568,3 +569,60 @@ def test_a_shutdown_that_could_not_flush_segments_is_no_clean_one(
     assert not again.report.clean_exit
     assert kept(again) == sent
     again.close()
+
+
+async def expire_all(store: MessageStore, clock: TestClock) -> None:
+    """Make all files of the log but the last ones old, and clean twice."""
+    for _ in range(40):
+        assert store.put_message(message("OTHER", body=bytes(8_000))).ok
+    await store.flush()
+    clock.now_ms += 100 * 3_600_000
+    for file in store.commit_log.files.files[:-1]:
+        os.utime(file.path, (1, 1))
+    store.cleaner.request()
+    for _ in range(2):
+        await store.cleaner.clean()
+
+
+@pytest.mark.parametrize("failing", ["append", "flush"])
+async def test_retention_keeps_files_whose_messages_are_not_in_the_compacted_queue_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failing: str
+) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock, delete_commit_log_files_interval=0)
+    put(store, "first", b"1")
+    await store.compaction._round()
+    put(store, "second", b"2")
+
+    def refuse(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompactionLog if failing == "append" else Segment, failing, refuse)
+        await store.compaction._round()
+        await expire_all(store, clock)
+        assert store.min_physical_offset == 0
+        kept_lines = [line for line in caplog.messages if "is kept" in line]
+        assert len(kept_lines) == 1 and "messages of T-0" in kept_lines[0] and "No space left" in kept_lines[0]
+        clock.now_ms += 3_600_000
+        await store.cleaner.clean()
+        assert len([line for line in caplog.messages if "is kept" in line]) == 2  # again after an hour
+    await store.compaction._round()
+    await store.cleaner.clean()
+    assert store.min_physical_offset > 0
+    assert [row[1] for row in kept(store)] == ["first", "second"]
+    store.close()
+
+
+async def test_a_full_disk_has_files_deleted_that_are_not_copied_and_the_log_says_what_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock, delete_commit_log_files_interval=0)
+    put(store, "first", b"1")
+    monkeypatch.setattr(store.cleaner, "disk_ratios", lambda: (0.99, 0.99))
+    await expire_all(store, clock)
+    assert store.min_physical_offset > 0
+    (line,) = [line for line in caplog.messages if "is lost with it" in line]
+    assert "messages of T-0" in line
+    store.close()
