@@ -542,3 +542,29 @@ def test_a_reset_waits_on_when_another_slave_has_what_was_committed_at_one_by_wh
         assert master.running.offsets.has_offset_reset("T", "G", 0)
 
     play(act)
+
+
+@pytest.mark.parametrize("next_one", [0, 2])
+def test_a_group_that_goes_back_at_an_acting_slave_goes_on_there_also_at_the_next_broker(next_one: int) -> None:
+    """Another slave has copied where the group was before."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await client.commit(0, 1)
+        await asyncio.sleep(12)
+        master.machine.kill()
+        await group.until_serves(1)
+        for offset in (7, 3):
+            await client.commit(1, offset)
+            await asyncio.sleep(8)
+        if next_one == 0:
+            await master.start()
+        else:
+            one.machine.kill()
+        await group.until_serves(next_one)
+        assert await client.committed(next_one) == 3
+
+    play(act)

@@ -35,7 +35,7 @@ from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import UNHEARD, ConsumerOffsetManager, tells_of_acting
-from maxq.broker.tables.offset.offset_table import keys_on
+from maxq.broker.tables.offset.offset_table import OffsetTable, keys_on
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError, ReplicationDivergedError
@@ -80,6 +80,7 @@ class SlaveToMasterSync:
         self._ha = ha
         self._pops: dict[str, bytes] = {}  # by address of the slave
         self._copied: dict[str, bytes] = {}  # of a slave that went on to act
+        self._copied_offsets: tuple[str, OffsetTable] = "", {}  # of which slave, and what it had at the last copy
         self._return: tuple[str, DataVersion] | None = None  # this master's, and of its offsets before it
 
     def take_pops(self) -> list[bytes]:
@@ -94,8 +95,10 @@ class SlaveToMasterSync:
         return self._copied.get(address, b"")
 
     def forget_copies(self) -> None:
-        """Forget what `copy` has found out about popped messages: another broker is active."""
+        """Forget what `copy` has found out about popped messages, and which offsets it has copied: another broker is
+        active."""
         self._copied = {}
+        self._copied_offsets = "", {}
 
     async def take_back(self, address: str, return_id: str) -> None:
         """Take back everything that the slave at `address` has. `return_id` names this return of the master: a repeated
@@ -139,7 +142,9 @@ class SlaveToMasterSync:
             await self._take_timer_checkpoint(address)
 
     async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
-        """Copy, on a slave that does not act, what the slave at `address` keeps while it acts. That one goes on.
+        """Copy, on a slave that does not act, what the slave at `address` keeps while it acts. That one goes on. Where
+        the offset of a queue is the one that was copied last it follows that slave also if the group went back there;
+        else the larger one counts, as of a slave that was started anew and may not have all that it had before.
 
         Args:
             is_wanted: does that slave still act for this one, as far as is known? It is asked after each answer.
@@ -155,7 +160,9 @@ class SlaveToMasterSync:
             return
         if told:
             self._copied[address] = told
-        await self._merge_offsets(address, page, following, is_wanted)
+        if not told or self._copied_offsets[0] != address:
+            self._copied_offsets = address, {}
+        await self._merge_offsets(address, page, following, is_wanted, self._copied_offsets[1])
         if is_wanted():
             self._offsets.has_acted = True
             await self._take_delay_offsets(address)
@@ -182,25 +189,34 @@ class SlaveToMasterSync:
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 
     async def _merge_offsets(
-        self, address: str, page: dict[str, Any], following: str, is_wanted: Callable[[], bool] = lambda: True
+        self,
+        address: str,
+        page: dict[str, Any],
+        following: str,
+        is_wanted: Callable[[], bool] = lambda: True,
+        copied: OffsetTable | None = None,
     ) -> int:
         """Merge the offsets on all pages of a slave's table, of which this is the first, or those on the first ones if
-        they are wanted no longer. Returns how many queues moved on."""
+        they are wanted no longer; `copied`: as `take_back_from_slave` has it. Returns how many queues moved on."""
         known, named, unheard = OperatorChanges.from_json(page), keys_on(page), _unheard_on(page)
-        moved = self._merge_page(page, known, unheard)
+        moved = self._merge_page(page, known, unheard, copied)
         while following:
             page, following = await self._api.consumer_offsets(address, following)
             if not is_wanted():
                 return moved
-            moved += self._merge_page(page, known, unheard)
+            moved += self._merge_page(page, known, unheard, copied)
             named |= keys_on(page)
         self._offsets.took_back_from_slave(known, named)
         return moved
 
     def _merge_page(
-        self, page: dict[str, Any], known: OperatorChanges | None, unheard: Mapping[str, Collection[int]]
+        self,
+        page: dict[str, Any],
+        known: OperatorChanges | None,
+        unheard: Mapping[str, Collection[int]],
+        copied: OffsetTable | None,
     ) -> int:
-        moved = self._offsets.take_back_from_slave(page, known, unheard)
+        moved = self._offsets.take_back_from_slave(page, known, unheard, copied)
         if self._own.broker_id != MASTER_ID:
             self._offsets.note_unheard(page, unheard, self._queue_end)
         return moved

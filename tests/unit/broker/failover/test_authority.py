@@ -54,6 +54,9 @@ class FakeSlave:
     async def leave_group(self, slave: str, own: BrokerAddress, mark: str) -> tuple[bytes, str]:
         return await self.hand_back_pops(slave, "", own.address, mark)
 
+    async def copy_pops(self, slave: str) -> tuple[bytes, str]:
+        return self.pops or b"", self.mark
+
     async def consumer_offsets(self, address: str, page: str = "") -> OffsetsPage:
         """A key a page."""
         keys = list(self.offsets["offsetTable"])
@@ -239,6 +242,30 @@ async def test_a_slave_takes_over_from_another_only_what_was_committed_while_tha
     await taking.take_over(SLAVE_1)
     assert world.offsets.query_offsets("G", "T") == ({0: 15, 1: 3} if has_acted else {0: 10})
     assert taking.take_pops() == ([b"{}"] if has_acted else [])
+
+
+async def test_a_copy_follows_a_group_that_goes_back_where_the_last_one_of_that_slave_is_still_here() -> None:
+    world = BrokerWorld({"enableLmq": "true"})
+    slave = FakeSlave({}, counter=5, hasActed=True)
+    copying = reverse(world, slave, timer_wheel=False)
+
+    async def copied(offset: int, address: str = SLAVE_1, pops: bytes = b"{}") -> set[int]:
+        slave.pops, table = pops, {"0": offset, "1": offset}
+        slave.offsets |= {"offsetTable": {"T@G": table}, "lmqOffsetTable": {"T@%LMQ%g": offset}}
+        await copying.copy(address, lambda: True)
+        return {*world.offsets.query_offsets("G", "T").values(), world.offsets.query_offset("%LMQ%g", "T", 0)}
+
+    assert [await copied(offset) for offset in (7, 3, 5, -1, 4)] == [{7}, {3}, {5}, {-1}, {4}]
+    assert await copied(2, pops=b"") == {4}, "it was started anew, and does not act yet"
+    assert await copied(3) == {4}
+    assert [await copied(offset) for offset in (6, 5)] == [{6}, {5}]
+    assert await copied(3, "10.0.0.9:10911") == {5}, "another one acts now, and may have an older copy"
+    assert [await copied(offset) for offset in (6, 5)] == [{6}, {5}]
+    for queue_id in (0, 1):
+        world.offsets.commit_offset("h", "G", "T", queue_id, 6)
+    assert await copied(4) == {6, 4}
+    copying.forget_copies()
+    assert await copied(3) == {6, 4}, "this slave may have acted meanwhile"
 
 
 async def test_what_was_taken_over_of_pops_stays_if_the_slave_has_forgotten_it_when_it_is_asked_again() -> None:

@@ -46,6 +46,7 @@ FILE_NAME: Final = "consumerOffset.json"
 #: a client that has not heard of the operators' last change.
 UNHEARD: Final = "commitsBeforeChanges"
 NOTHING_UNHEARD: Final[Mapping[str, Collection[int]]] = {}
+NOTHING_COPIED: Final[Mapping[int, int]] = {}
 #: On the first page of a master's offsets: `ConsumerOffsetManager.master_since`.
 MASTER_SINCE: Final = "masterSince"
 
@@ -543,6 +544,7 @@ class ConsumerOffsetManager(PeriodicManager):
         value: dict[str, Any],
         known: OperatorChanges | None,
         unheard: Mapping[str, Collection[int]] = NOTHING_UNHEARD,
+        copied: OffsetTable | None = None,
     ) -> int:
         """Merge the offsets that a slave (content of its file, or of a page) kept while another broker of its group was
         away into this table: the larger offset of each queue, and the slave's data version. Of two brokers of which one
@@ -553,6 +555,8 @@ class ConsumerOffsetManager(PeriodicManager):
                 case. Call `took_back_from_slave` with them after the last page.
             unheard: `UNHEARD` of the slave's first page. While a reset of such a queue waits here, the group is to go
                 back to that.
+            copied: offsets that a slave which acts had when it was copied last; those that it has now are put into it.
+                Where this table still has such a one, it follows that slave also if the group went back there.
 
         Returns:
             How many queues moved on.
@@ -571,7 +575,10 @@ class ConsumerOffsetManager(PeriodicManager):
                 self._table(key).clear()
             for queue_id in self._reset_offset_table.get(key, {}).keys() & set(unheard.get(key, ())):
                 taken[key].pop(queue_id, None)
-        return sum(_move_on(self._table(key), table) for key, table in taken.items())
+        last = {} if copied is None else {key: copied.get(key, {}) for key in taken}
+        if copied is not None:
+            copied.update(taken)
+        return sum(_move_on(self._table(key), table, last.get(key, NOTHING_COPIED)) for key, table in taken.items())
 
     def took_back_from_slave(self, known: OperatorChanges | None, named: Collection[str]) -> None:
         """Note that all pages of a slave's table were merged into this one, which `named` these keys: offsets of groups
@@ -874,8 +881,13 @@ def _mark(value: dict[str, Any], name: str) -> int | None:
     return up_to if isinstance(up_to, int) else None
 
 
-def _move_on(table: dict[int, int], other: dict[int, int]) -> int:
-    """Take the larger offset of each queue of `other`; returns how many that changed."""
-    ahead = {queue_id: offset for queue_id, offset in other.items() if offset > table.get(queue_id, -1)}
-    table.update(ahead)
-    return len(ahead)
+def _move_on(table: dict[int, int], other: dict[int, int], copied: Mapping[int, int] = NOTHING_COPIED) -> int:
+    """Take the larger offset of each queue of `other`, and any where the table has the one of `copied`; returns how
+    many that changed."""
+    changed = {
+        queue_id: offset
+        for queue_id, offset in other.items()
+        if offset > (own := table.get(queue_id, -1)) or (offset != own and own == copied.get(queue_id))
+    }
+    table.update(changed)
+    return len(changed)

@@ -92,19 +92,27 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         value: dict[str, Any],
         known: OperatorChanges | None,
         unheard: Mapping[str, Collection[int]] = NOTHING_UNHEARD,
+        copied: OffsetTable | None = None,
     ) -> int:
         taken = {
             key: offset for key, offset in _flat_offsets(value).items()
             if key not in unheard or key not in self._reset_offset_table
         }  # fmt: skip
-        moved = super().take_back_from_slave(value, known, unheard)
+        moved = super().take_back_from_slave(value, known, unheard, copied)
         ahead = {
             key: offset for key, offset in taken.items()
             if self._has_missed_change(key, known)
-            or (offset > self.lmq_offset_table.get(key, -1) and not self._is_changed_since(key, known))
+            or (self._follows(key, offset, copied) and not self._is_changed_since(key, known))
         }  # fmt: skip
         self.lmq_offset_table.update(ahead)
+        if copied is not None:
+            copied.update((key, {0: offset}) for key, offset in taken.items())
         return moved + len(ahead)
+
+    def _follows(self, key: str, offset: int, copied: OffsetTable | None) -> bool:
+        """Does the offset of another broker go on behind the one here, or is that one `copied` from there?"""
+        own = self.lmq_offset_table.get(key, -1)
+        return offset > own or (copied is not None and offset != own and copied.get(key, {}).get(0) == own)
 
     def _forget_group(self, group: str) -> None:
         self._remove_flat([key for key in self.lmq_offset_table if split_key(key)[1] == group])
