@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from maxq.runtime.interfaces import Disk
 from maxq.store.files.block_reserve import back_units
-from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file import MappedFile, clear, holds_data
 from maxq.store.files.mapped_file_queue import MappedFileQueue
 from maxq.store.log.tails_cy import QueueTail
 
@@ -152,11 +152,18 @@ class BatchConsumeQueue:
         unit = self._read(end - 1)
         return unit is not None and unit.size > 0 and 0 <= unit.physical_offset < physical_offset
 
-    def cut(self, physical_offset: int) -> None:
-        """Keep good units whose record lies below `physical_offset`; recovery writes the others again."""
+    def cut(self, physical_offset: int, most: int | None) -> None:
+        """Keep good units whose record lies below `physical_offset`; recovery writes the others again. What the files
+        hold behind them is zeroed durably: a later start, whose log has grown, must not take it for units. Blocks.
+
+        Args:
+            most: unit number behind the last that can be good; None if nothing is known. Then only units in ascending
+                order are believed.
+        """
         first = last = self.first_index
         end = 0 if self.files.last is None else self.files.last.end_offset // BATCH_UNIT_SIZE
-        while last < end:
+        before = BatchUnit(-1, 0, 0, 0, 0, 0)
+        while last < (end if most is None else min(end, most)):
             unit = self._read(last)
             if (
                 unit is None
@@ -165,6 +172,12 @@ class BatchConsumeQueue:
                 or not 0 <= unit.physical_offset < physical_offset
             ):
                 break
+            if most is None and (
+                unit.physical_offset <= before.physical_offset
+                or unit.base_offset < before.base_offset + before.batch_size
+            ):
+                break
+            before = unit
             last += 1
         self.count = last
         if last == first:
@@ -172,9 +185,18 @@ class BatchConsumeQueue:
             self.count = 0
         else:
             self.files.truncate(last * BATCH_UNIT_SIZE)
+            self._clear_rest()
         kept = self.unit(self.count - 1)
         self.max_physical_offset = -1 if kept is None else kept.physical_offset
         self.next_queue_offset = self.max_offset
+
+    def _clear_rest(self) -> None:
+        """Zero the part of the last file behind the last unit. Blocks if that part is not zero already."""
+        last = self.files.last
+        assert last is not None, "a queue with units has files"
+        position = self.count * BATCH_UNIT_SIZE - last.file_from_offset
+        if holds_data(last.region, position, last.file_size):
+            clear(last.region, position, last.file_size)
 
     def flush(self) -> None:
         """Make all units of the queue durable. Blocks."""

@@ -18,6 +18,7 @@ import logging
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.files.store_inventory import NOT_WHOLE, StoreInventory
 from maxq.store.index.index_file import IndexFile
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.queue_loader import QueueFault
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -223,7 +224,7 @@ class Recovery:
         for queue in self._queues:
             queue.adopt(inventory.end_of(queue.topic, queue.queue_id), self._last_ends.get(queue, -1))
         for batch in self._queues.batch_queues.values():
-            batch.cut(inventory.dispatched_offset)
+            batch.cut(inventory.dispatched_offset, self._most_units(batch))
         return True
 
     def _cut_queues(self, start: int) -> None:
@@ -243,8 +244,17 @@ class Recovery:
                 queue.end_at(*cut_point(queue, start, recorded))
                 self._queues.release(queue)
         for batch in self._queues.batch_queues.values():
-            batch.cut(start)
+            batch.cut(start, self._most_units(batch))
             batch.release()
+
+    def _most_units(self, batch: BatchConsumeQueue) -> int | None:
+        """Return the unit number behind the last one that a queue of batches had when the inventory was written; None
+        if the inventory does not tell. Units that came later are dispatched again."""
+        inventory = self._inventory
+        if inventory is None or not inventory.is_whole:
+            return None
+        bounds = inventory.batch_queues.get(batch.topic, {}).get(batch.queue_id)
+        return None if bounds is None else bounds[1]
 
     def _finish_rebuild(self, rebuild: QueueRebuild) -> None:
         """Delete the units of old files behind the rebuilt queues. If only those units tell the next queue offset, it

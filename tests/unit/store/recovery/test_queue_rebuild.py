@@ -233,8 +233,8 @@ def with_batches(root: Path, *, are_expired: bool) -> None:
     store.close()
 
 
-def recovered_with_batches(root: Path) -> MessageStore:
-    store = new_store(small_config(root))
+def recovered_with_batches(root: Path, clock: TestClock | None = None) -> MessageStore:
+    store = new_store(small_config(root), clock)
     store.queues.is_batch_topic = lambda topic: topic == "Batch"
     store.load()
     return store
@@ -270,6 +270,49 @@ def test_a_queue_of_batches_that_lost_its_files_is_built_anew(tmp_path: Path) ->
     assert again.report.rebuild_reasons == []
     assert again.max_offset("Batch", 0) == 5
     again.close()
+
+
+def test_units_of_batches_whose_records_were_lost_never_come_back(tmp_path: Path) -> None:
+    with_batches(tmp_path, are_expired=False)
+    clock = TestClock()
+    store = recovered_with_batches(tmp_path, clock)
+    while store.max_physical_offset < 100_000:  # a start after a kill does not rebuild the queue from its first unit
+        clock.now_ms += 10_000
+        store.put_message(message("Other", body=bytes(8000)))
+    store.close()
+    store = recovered_with_batches(tmp_path, clock)
+    for _ in range(3):
+        store.put_message(message("Batch"))
+    store._life.lock.release()  # killed, and the machine had written the units, but not their records
+    lost = store.queues.batch_queues["Batch", 0].unit(5)
+    assert lost is not None
+    with (tmp_path / "commitlog" / f"{65_536:020d}").open("r+b") as file:
+        file.seek(lost.physical_offset - 65_536)
+        file.write(bytes(2 * 65_536 - lost.physical_offset))
+    store = recovered_with_batches(tmp_path, clock)
+    assert store.max_offset("Batch", 0) == 5
+    while store.max_physical_offset < lost.physical_offset + 1_000:
+        store.put_message(message("Other"))  # where the lost records were
+    store.close()
+    store = recovered_with_batches(tmp_path, clock)
+    assert store.max_offset("Batch", 0) == 5
+    assert store.put_message(message("Batch")).queue_offset == 5
+    store.close()
+
+
+def test_stale_units_behind_the_end_of_a_queue_of_batches_are_not_believed(tmp_path: Path) -> None:
+    """Earlier versions left such units in the files."""
+    with_batches(tmp_path, are_expired=False)
+    store = recovered_with_batches(tmp_path)
+    while store.max_physical_offset < 5_000:
+        store.put_message(message("Other"))
+    store.close()
+    with (tmp_path / "batchconsumequeue" / "Batch" / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(5 * 46)
+        file.write(struct.pack(">qiqqqhii", 1_000, 94, 0, 1_700_000_000_000, 5, 1, -1, 0))
+    store = recovered_with_batches(tmp_path)
+    assert store.max_offset("Batch", 0) == 5
+    store.close()
 
 
 # --- what old files tell of a record whose own queue offset is in doubt
