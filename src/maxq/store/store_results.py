@@ -103,6 +103,8 @@ class GetMessageResult:
         suggest_pulling_from_slave: what was read lies so far back that it is not in memory.
         last_physical_offset: of the last unit examined; 0 if none was.
         cold: parts of files that are not in memory: bring them in (`bring_in`), off the loop, before they are sent.
+        chunk: the part of the log around all of `cold`, which others will come to as well: it is brought in in place of
+            `cold`. None if only `cold` is.
         must_read_first: nothing was examined, for the properties to be tested are in `cold`: bring it in, ask again.
         filtered_count: messages whose properties were tested and did not match.
         passed_over: queue offsets of units that point to no whole record, of those that were to be taken; of a bulk
@@ -119,20 +121,30 @@ class GetMessageResult:
     suggest_pulling_from_slave: bool = False
     last_physical_offset: int = 0
     cold: list[ColdPart] = field(default_factory=list)
+    chunk: ColdPart | None = None
     must_read_first: bool = False
     filtered_count: int = 0
     passed_over: list[int] = field(default_factory=list)
 
     def bring_in(self) -> None:
-        """Load all parts into memory. Blocks.
+        """Load all parts into memory. Of a chunk that cannot be read as a whole, only the parts. Blocks.
 
         Raises:
             OSError: the device cannot read it.
         """
-        for part in self.cold:
+        for part in () if self.chunk is not None and _is_loaded(self.chunk) else self.cold:
             part.region.load(part.start, part.end)
         for view in self.buffers:  # for kernels that cannot load pages by a call; other threads run meanwhile
             zlib.crc32(view)
+
+
+def _is_loaded(part: ColdPart) -> bool:
+    """Load the part into memory. Returns whether the device could read all of it. Blocks."""
+    try:
+        part.region.load(part.start, part.end)
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(slots=True)

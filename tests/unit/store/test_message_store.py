@@ -1,7 +1,9 @@
 """Putting and getting: what a store promises to the broker above it."""
 
+import asyncio
 import shutil
 import struct
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -237,10 +239,67 @@ def test_who_comes_to_what_is_being_read_ahead_waits_for_it_and_has_a_large_port
     assert (first.message_count, first.must_read_first, bool(first.cold)) == (8, False, True)
     second = store.get_message("G", "T", 0, 8, 32, None, may_wait=True)
     assert (second.message_count, second.must_read_first) == (0, True)
-    assert [(part.start, part.end) for part in second.cold] == [(0, store.max_physical_offset)]
+    assert second.chunk is not None
+    assert (second.chunk.start, second.chunk.end) == (0, store.max_physical_offset)
     assert get(store, 8).message_count == 8, "who cannot wait has a small one"
     is_resident = True
     assert get(store, 8).message_count == 32
+
+
+class _BadPage:
+    """A kernel with nothing of the log in memory but what was loaded, whose disk cannot read the page at `place`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+        self._place = place
+        self._loaded: list[tuple[int, int]] = []
+        monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: self._is_there(start, end))
+        monkeypatch.setattr(SystemMappedRegion, "load", lambda region, start, end: self._load(start, end))
+
+    def _is_there(self, start: int, end: int) -> bool:
+        return any(first <= start and end <= last for first, last in self._loaded)
+
+    def _load(self, start: int, end: int) -> None:
+        if start <= self._place < end:
+            raise OSError(5, f"the device cannot read all of bytes {start} to {end}")
+        self._loaded.append((start, end))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - threads set nothing on the loop
+            await asyncio.sleep(0.001)
+
+
+def _pulled(store: MessageStore, offset: int) -> GetMessageResult:
+    """Pull in the steps of a broker: a second look at most, and between both what is cold is brought in."""
+    store.get_message("G", "T", 0, offset, 32, None, may_wait=True)  # the fast path, which leaves what is cold
+    result = store.get_message("G", "T", 0, offset, 32, None, may_wait=True)
+    if result.cold:
+        result.bring_in()
+    return store.get_message("G", "T", 0, offset, 32, None) if result.must_read_first else result
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+async def test_beside_a_page_that_cannot_be_read_the_other_messages_of_its_chunk_are_answered(
+    tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch, is_noted: bool
+) -> None:
+    store = opened(_long_files(tmp_path), clock)
+    store.reader.memory_bytes = 0
+    ends = [store.put_message(message(body=bytes(1000))).end_offset for _ in range(60)]
+    _BadPage(monkeypatch, ends[20] + 500)  # in message 21
+    log_file = store.commit_log.file_at(0)
+    assert log_file is not None
+    if is_noted:
+        store.get_message("G", "T", 0, 0, 32, None, may_wait=True)
+        await _until(lambda: bool(log_file.pages.failed))
+    behind = _pulled(store, 22)
+    assert behind.message_count == (8 if is_noted else 32)
+    await _until(lambda: bool(log_file.pages.failed))
+    assert _pulled(store, 0).message_count == 8
+    told = store.get_message("G", "T", 0, 20, 32, None, may_wait=True)
+    assert (told.message_count, told.must_read_first, told.chunk) == (0, True, None), "nothing is touched before"
+    with pytest.raises(OSError, match="cannot read"):
+        told.bring_in()
 
 
 def test_where_a_pull_ends_decides_whether_a_slave_is_suggested(tmp_path: Path, clock: TestClock) -> None:

@@ -28,12 +28,14 @@ class PageNotes:
     Attributes:
         seen_ms: by position of a stretch: when all of it was in memory (monotonic).
         asked_ms: by position of a chunk: when it was read ahead of its readers, or found there.
+        failed: positions of chunks that the disk could not read as a whole.
     """
 
-    __slots__ = ("asked_ms", "seen_ms")
+    __slots__ = ("asked_ms", "failed", "seen_ms")
 
     def __init__(self) -> None:
         self.asked_ms: dict[int, int] = {}
+        self.failed: set[int] = set()
         self.seen_ms: dict[int, int] = {}
 
 

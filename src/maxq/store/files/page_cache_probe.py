@@ -11,11 +11,12 @@ every pull.
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from maxq.runtime.blocking import COLD_READS
 from maxq.store.context.store_context import StoreContext
-from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file import MappedFile, PageNotes
 
 CHUNK: Final = 1 << 20  # is read at once
 UNITS_AT_END: Final = 16 << 10  # bytes of a queue that were written last, and are in memory
@@ -24,6 +25,8 @@ _HOLDS_MS: Final = 100  # much shorter than the kernel keeps a page that is used
 _CHUNKS_AHEAD: Final = 2
 _ASKED_MS: Final = 10_000  # after which what was read ahead, and nobody came for, may be gone
 _MOST_READS: Final = 4  # ahead of readers at once: half of the threads stay free for those who wait
+_MOST_NOTES: Final = 256  # of a file and a kind: they hold for moments, and are forgotten together
+_MOST_FAILED: Final = 64  # chunks of a file; one that is forgotten fails once more
 _MOST_GAP: Final = 64 << 10  # between two messages of a reader: to read what lies between costs no more than two reads
 
 
@@ -46,6 +49,8 @@ class PageCacheProbe:
                 continue
             if not file.region.is_resident(position, min(position + STRETCH, file.file_size, max(written, end))):
                 return file.region.is_resident(start, end)
+            if len(seen_ms) >= _MOST_NOTES:
+                seen_ms.clear()
             seen_ms[position] = now_ms
         return True
 
@@ -60,25 +65,41 @@ class PageCacheProbe:
             self._ask(file, position, min(position + CHUNK, file.file_size, written))
 
     def _ask(self, file: MappedFile, start: int, end: int) -> None:
-        """Have bytes [start, end) of `file` read on a thread, unless they are there or were asked for before."""
-        now_ms, region, asked_ms = self._context.clock.monotonic_ms(), file.region, file.pages.asked_ms
+        """Have bytes [start, end) of `file` read on a thread, unless they are there, were asked for before, or cannot
+        be read."""
+        now_ms, region, pages = self._context.clock.monotonic_ms(), file.region, file.pages
+        asked_ms = pages.asked_ms
         if now_ms - asked_ms.get(start, -_ASKED_MS) < _ASKED_MS or start >= end or self._reads >= _MOST_READS:
+            return
+        if start in pages.failed:
             return
         if not region.is_resident(start, end):
             future = self._context.jobs.start(lambda: region.load(start, end), COLD_READS)
             if future is None:
                 return
             self._reads += 1
-            future.add_done_callback(self._has_read)
+            future.add_done_callback(partial(self._has_read, pages, start))
+        if len(asked_ms) >= _MOST_NOTES:
+            asked_ms.clear()
         asked_ms[start] = now_ms
 
-    def _has_read(self, future: "asyncio.Future[None]") -> None:
+    def _has_read(self, pages: PageNotes, start: int, future: "asyncio.Future[None]") -> None:
         self._reads -= 1
-        if not future.cancelled():
-            future.exception()  # the reader who comes there meets it again, and is told
+        if future.cancelled() or future.exception() is None:
+            return
+        if len(pages.failed) >= _MOST_FAILED:
+            pages.failed.pop()
+        pages.failed.add(start)  # readers who come there read what is theirs, and are told if it cannot be read
 
     def is_coming(self, file: MappedFile, start: int, end: int) -> bool:
         """Returns whether all of bytes [start, end) of `file` was read ahead of time, or is being read."""
+        if self.has_failed(file, start, end):
+            return False
         now_ms, asked_ms = self._context.clock.monotonic_ms(), file.pages.asked_ms
         positions = range(start - start % CHUNK, end, CHUNK)
         return all(now_ms - asked_ms.get(position, -_ASKED_MS) < _ASKED_MS for position in positions)
+
+    def has_failed(self, file: MappedFile, start: int, end: int) -> bool:
+        """Returns whether bytes [start, end) of `file` lie in chunks of which the disk could not read one."""
+        failed = file.pages.failed
+        return bool(failed) and not failed.isdisjoint(range(start - start % CHUNK, end, CHUNK))

@@ -61,6 +61,21 @@ class _Pull(NamedTuple):
     bulk: BulkRead | None
 
 
+class _Taken(NamedTuple):
+    """What one pull takes.
+
+    Attributes:
+        cold: parts of the records that must be read from the disk.
+        chunk: the part of the log around them, if it is being read already: the caller waits for it and asks again.
+        is_doubtful: the disk may be unable to read `cold`: it is brought in before anybody touches it.
+    """
+
+    scan: UnitScan
+    cold: list[ColdPart]
+    chunk: ColdPart | None = None
+    is_doubtful: bool = False
+
+
 class MessageReader:
     """Serves all reads of one store.
 
@@ -179,7 +194,7 @@ class MessageReader:
             codes = tags_codes(subscription)
             if codes is not None and queue.ext is not None:
                 units = with_tags(units, queue.ext, max_units)
-            scan, cold, is_coming = self._take(units, offset, codes, pull, max_units, in_memory)
+            taken = self._take(units, offset, codes, pull, max_units, in_memory)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
@@ -195,11 +210,11 @@ class MessageReader:
                 result.cold, result.must_read_first = selected.cold, True
                 return
             hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
-            scan, cold, is_coming = self._take(hits, 0, None, pull, max_units, in_memory)
-            self._place(scan, selected, units, offset)
-            result.filtered_count = scan.next_index - offset - scan.message_count
-        result.cold = cold
-        if cold and (bulk is not None or is_coming):
+            taken = self._take(hits, 0, None, pull, max_units, in_memory)
+            self._place(taken.scan, selected, units, offset)
+            result.filtered_count = taken.scan.next_index - offset - taken.scan.message_count
+        scan, result.cold, result.chunk, is_doubtful = taken
+        if result.cold and (bulk is not None or result.chunk is not None or is_doubtful):
             result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
             result.must_read_first = True
             return
@@ -227,9 +242,8 @@ class MessageReader:
         pull: _Pull,
         max_units: int,
         in_memory: int,
-    ) -> tuple[UnitScan, list[ColdPart], bool]:
-        """Return the units that one pull takes, the parts of their records that must be read from the disk, and whether
-        these are all being read already: then the caller waits for them and asks again.
+    ) -> _Taken:
+        """Return the units that one pull takes, and what of their records must be read from the disk.
 
         RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
         time. The page cache knows better: what it has is given as generously as recent messages are.
@@ -237,23 +251,24 @@ class MessageReader:
         max_physical = self._commit_log.max_offset
         scan = self._scan(units, first_index, codes, pull, max_units, max_physical)
         if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
-            return scan, [], False
+            return _Taken(scan, [])
         if pull.bulk is not None:
             if pull.bulk.omit == OMIT_RECORDS:  # nothing of them is read
-                return scan, [], False
+                return _Taken(scan, [])
             parts = _islands(scan.ranges)
             if len(parts) > _MOST_PARTS:
                 fewer = pull._replace(max_nums=_MOST_PARTS)
                 scan = self._scan(units, first_index, codes, fewer, max_units, max_physical)
                 parts = _islands(scan.ranges)
-            return scan, self._not_in_memory(parts) if pull.may_wait else [], False
+            return _Taken(scan, self._not_in_memory(parts) if pull.may_wait else [])
         cold = self._not_in_memory(scan.ranges)
         if not cold:
-            return scan, [], False
-        if pull.may_wait and (chunks := self._coming(scan)):
-            return scan, chunks, True
+            return _Taken(scan, [])
+        if pull.may_wait and (chunk := self._coming(scan)) is not None:
+            return _Taken(scan, cold, chunk)
         scan = self._scan(units, first_index, codes, pull, max_units, in_memory)
-        return scan, self._not_in_memory(scan.ranges), False
+        is_doubtful = pull.may_wait and any(self._has_failed(*part) for part in scan.ranges)
+        return _Taken(scan, self._not_in_memory(scan.ranges), None, is_doubtful)
 
     def _cold_units(self, queue: ConsumeQueue, offset: int, units: UnitView) -> ColdPart | None:
         """Return the units from `offset` on as a part to be read from the disk, if they are not in memory."""
@@ -263,20 +278,28 @@ class MessageReader:
             return None
         return ColdPart(file.region, units.start - units.start % STRETCH, min(units.end, end - end % -STRETCH))
 
-    def _coming(self, scan: UnitScan) -> list[ColdPart]:
+    def _coming(self, scan: UnitScan) -> ColdPart | None:
         """Have the surroundings of a pull's records read ahead of the next ones. Returns the chunks of log in which the
-        records are if these are being read already, else nothing."""
+        records are if these are being read already, else None."""
         first, (last, size) = scan.ranges[0][0], scan.ranges[-1]
         file = self._commit_log.file_at(first)
         if file is None or last + size > file.end_offset:
-            return []
+            return None
         start, end = first - file.file_from_offset, last + size - file.file_from_offset
         written = self._commit_log.max_offset - file.file_from_offset
         is_coming = self._page_cache.is_coming(file, start, end)
         self._page_cache.read_on(file, start, end, scan.message_count, written)
         if not is_coming:
-            return []
-        return [ColdPart(file.region, start - start % CHUNK, min(end - end % -CHUNK, file.file_size, written))]
+            return None
+        return ColdPart(file.region, start - start % CHUNK, min(end - end % -CHUNK, file.file_size, written))
+
+    def _has_failed(self, physical_offset: int, size: int) -> bool:
+        """Return whether the disk could not read the surroundings of a part of the log."""
+        file = self._commit_log.file_at(physical_offset)
+        if file is None:
+            return False
+        start = physical_offset - file.file_from_offset
+        return self._page_cache.has_failed(file, start, start + size)
 
     def _scan(
         self, units: UnitView, first_index: int, codes: list[int] | None, pull: _Pull, max_units: int, in_memory: int

@@ -151,15 +151,49 @@ async def test_half_of_the_threads_stay_free_for_those_who_wait(
     assert not probe.is_coming(file, 4 * MIB, 5 * MIB)
 
 
-async def test_a_disk_that_cannot_read_is_told_to_who_comes_there(
-    probe: PageCacheProbe, file: MappedFile, context: StoreContext, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+async def test_a_chunk_that_the_disk_cannot_read_is_read_ahead_once_and_is_not_coming(
+    probe: PageCacheProbe,
+    file: MappedFile,
+    context: StoreContext,
+    clock: TestClock,
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def load(region: SystemMappedRegion, start: int, end: int) -> None:
-        raise OSError(5, "the device cannot read it")
+        kernel.loaded.append((start, end))
+        if start == MIB:
+            raise OSError(5, "the device cannot read it")
 
     kernel.missing = 0
     monkeypatch.setattr(SystemMappedRegion, "load", load)
     for _ in range(6):
         probe.read_on(file, 0, 9000, 32, SIZE)
+    await until(lambda: bool(file.pages.failed) and len(kernel.loaded) == 3)
+    assert sorted(kernel.loaded) == [(at * MIB, at * MIB + MIB) for at in (0, 1, 2)]
+    assert [probe.is_coming(file, at * MIB, at * MIB + 9000) for at in (0, 1, 2)] == [True, False, True]
+    assert [probe.has_failed(file, start, start + 9000) for start in (0, MIB - 1, 2 * MIB)] == [False, True, False]
+    clock.now_ms += 10_000
+    probe.read_on(file, MIB, MIB + 9000, 32, SIZE)
     await context.jobs.close()
-    assert probe.is_coming(file, 0, 9000), "its own read fails, with a reason"
+    assert kernel.loaded.count((MIB, 2 * MIB)) == 1
+
+
+async def test_what_is_noted_of_a_files_pages_has_a_bound(
+    context: StoreContext, probe: PageCacheProbe, tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(region: SystemMappedRegion, start: int, end: int) -> None:
+        raise OSError(5, "the device cannot read it")
+
+    log = MappedFile(context.disk, Folder(tmp_path), 0, 1 << 30)
+    kernel.missing = log.file_size
+    for at in range(0, log.file_size, MIB):
+        assert probe.holds(log, at, at + MIB, log.file_size)
+        probe.read_on(log, at, at + 9000, 32, log.file_size)
+        assert probe.is_coming(log, at, at + 9000)
+    assert max(len(log.pages.seen_ms), len(log.pages.asked_ms)) <= 256
+    monkeypatch.setattr(SystemMappedRegion, "load", load)
+    kernel.missing = 0
+    for at in range(100):
+        probe.read_on(log, at * MIB, at * MIB + 9000, 32, log.file_size)
+        await until(lambda at=at: probe.has_failed(log, at * MIB, at * MIB + 9000))  # type: ignore[misc]
+    assert len(log.pages.failed) <= 64
