@@ -66,8 +66,10 @@ from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two copies of what the slave that acts keeps, and the largest share of the time that they take.
+#: Seconds between two copies of what the slave that acts keeps, the most of them after copies that failed, and the
+#: largest share of the time that copies take.
 _COPY_SECONDS: Final = 3.0
+_RETRY_COPY_SECONDS: Final = 15.0
 _COPY_SHARE: Final = 0.05
 #: A slave that is silent is asked so many times before another one acts without what it has kept.
 _SIGNS: Final = 3
@@ -536,6 +538,7 @@ class ActingMasterService:
         """Copy what another slave of the group keeps if it acts."""
         acting = self.group.smallest
         if acting[0] == MASTER_ID or not acting[1] or self.group.own_id == MASTER_ID:
+            self._copy_seconds = _COPY_SECONDS
             return
 
         def is_wanted() -> bool:
@@ -544,9 +547,11 @@ class ActingMasterService:
 
         if is_wanted() and not self.is_isolated and not self.log_is_another:
             began_ms = self._clock.monotonic_ms()
-            await self._pre_online.copy(acting[1], is_wanted)
-            took = (self._clock.monotonic_ms() - began_ms) / 1000
-            self._copy_seconds = max(_COPY_SECONDS, took / _COPY_SHARE)
+            if await self._pre_online.copy(acting[1], is_wanted):
+                took = (self._clock.monotonic_ms() - began_ms) / 1000
+                self._copy_seconds = max(_COPY_SECONDS, took / _COPY_SHARE)
+            else:  # a wait for an answer is no work
+                self._copy_seconds = min(2 * self._copy_seconds, _RETRY_COPY_SECONDS)
 
     def _on_master_offline(self) -> None:
         """Fail all requests to the lost master, so that no copy of its tables arrives after this broker's own

@@ -98,6 +98,7 @@ class PreOnline:
         self._flush_offset = link.flush_offset
         self._clock = env.clock
         self._heard: dict[int, str] | None = None  # while others are looked for: slaves that have asked meanwhile
+        self._not_copied_from: set[str] = set()  # slaves that do not know the question; told in the log
         self._settings = env.settings
         self._compatible = env.settings.broker.compatible_with_old_name_srv
 
@@ -231,14 +232,21 @@ class PreOnline:
                 return False
         return True
 
-    async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
+    async def copy(self, address: str, is_wanted: Callable[[], bool]) -> bool:
         """Copy, on a slave that does not act, what the slave at `address`, which does, keeps. That one may die, and the
-        next one acts without being able to ask it."""
+        next one acts without being able to ask it. Returns False if that failed."""
         try:
             async with asyncio.timeout(GIVE_UP_MS / 1000):
                 await self._metadata.copy(address, is_wanted)
         except (MaxQError, OSError) as error:  # TimeoutError is one
-            log.info("offsets and pop records of the slave that acts, %s, were not copied: %s", address, error)
+            is_unknown = isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            level = logging.DEBUG if is_unknown and address in self._not_copied_from else logging.INFO
+            log.log(level, "offsets and pop records of the slave that acts, %s, were not copied: %s", address, error)
+            if is_unknown:
+                self._not_copied_from.add(address)
+            return False
+        self._not_copied_from.discard(address)
+        return True
 
     def copied_of(self, address: str) -> bytes:
         """Return what was copied of messages that the slave at `address` gave to consumers; empty if nothing was."""

@@ -140,6 +140,8 @@ class FakeMetadata:
     dropped: int = 0
     forgotten: int = 0
     on_take: Callable[[], Awaitable[None]] | None = None
+    copying: Callable[[], Awaitable[None]] | None = None  # what a copy does before it fails, or is made
+    asked_to_copy: int = 0
     returns: list[str] = field(default_factory=list)
     failure: MaxQError | OSError | None = None
 
@@ -157,6 +159,9 @@ class FakeMetadata:
         self.taken.append(address)
 
     async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
+        self.asked_to_copy += 1
+        if self.copying is not None:
+            await self.copying()
         if self.failure is not None:
             raise self.failure
         self.copied.append(address)

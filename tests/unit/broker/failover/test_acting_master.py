@@ -491,6 +491,64 @@ async def test_a_slave_copies_what_the_one_that_acts_keeps_while_that_one_acts()
     assert member.metadata.copied == [SLAVE_1]
 
 
+async def following_slave(world: SimWorld) -> Member:
+    """A slave that copies from slave 1, which acts; its tasks run."""
+    member = Member(2, world.clock)
+    await member.see(0, 1, 2)
+    await member.see(1, 2)
+    member.acting.start()
+    return member
+
+
+def test_after_a_copy_without_an_answer_the_next_one_comes_soon() -> None:
+    """That it took long says nothing of how much there is to copy."""
+
+    async def main(world: SimWorld) -> None:
+        member = await following_slave(world)
+        answered = asyncio.Event()
+        member.metadata.copying = answered.wait
+        while not member.metadata.asked_to_copy:  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+        answered.set()
+        await asyncio.sleep(10)
+        assert member.metadata.copied
+        member.metadata.copying = lambda: asyncio.sleep(2)
+        asked = member.metadata.asked_to_copy
+        await asyncio.sleep(40)
+        assert member.metadata.asked_to_copy == asked + 1, "it takes a small part of the time"
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+def test_a_slave_that_acts_and_cannot_be_copied_from_is_asked_seldom_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "maxq.broker.failover.pre_online")
+
+    async def main(world: SimWorld) -> None:
+        member = await following_slave(world)
+        refusal = member.metadata.failure = BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
+        await asyncio.sleep(300)
+        assert 20 <= member.metadata.asked_to_copy <= 25
+        assert caplog.text.count("not supported") == 1
+        member.metadata.failure = None  # it was started anew, with a newer version
+        await asyncio.sleep(30)
+        member.metadata.failure = refusal
+        await asyncio.sleep(60)
+        assert caplog.text.count("not supported") == 2
+        await member.see(0, 1, 2)
+        await asyncio.sleep(20)
+        asked = member.metadata.asked_to_copy
+        await member.see(1, 2)
+        await asyncio.sleep(4)
+        assert member.metadata.asked_to_copy == asked + 1, "the master was there meanwhile"
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
 async def test_a_larger_slave_follows_the_smaller_one() -> None:
     member = await slave(2)
     await member.see(1, 2)
