@@ -1,6 +1,6 @@
 """TimerFailures: timer messages that could not be delivered, and when each is tried again.
 
-10 s later at first, twice as long each time, 10 minutes at most. None is dropped: what is forgotten here for want of
+10 s later at first, twice as long each time, 10 minutes at most. None is dropped here: what is forgotten for want of
 room is only how often it was tried.
 """
 

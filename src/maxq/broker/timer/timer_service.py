@@ -7,8 +7,8 @@ store/timer/timer_message_store.py.
 Only the master of a group, or the slave that acts for it, dequeues (MasterOnlyServices starts and stops it). A slave
 fills its wheel as far as its master has (timer_exchange.py).
 
-Of a message that cannot be delivered only itself is late: it goes back into the wheel, and is never dropped
-(timer_failures.py). While the store takes nothing at all, everything waits.
+Of a message that cannot be delivered only itself is late: it goes back into the wheel, and is dropped only when
+retention has deleted its record (timer_failures.py). While the store takes nothing at all, everything waits.
 
 Source:
     store/timer/TimerMessageStore.java (its services).
@@ -191,21 +191,26 @@ class TimerService:
 
     async def has_waiting_below(self, physical_offset: int) -> bool:
         """Return whether a message whose record lies before this physical offset waits in the wheel, or for its way
-        into it: after fileReservedTime was lowered, one may be older than that. Other tasks run in between."""
+        into it: after fileReservedTime was lowered, one may be older than that. One that failed until fileReservedTime
+        after it was due does not count. Other tasks run in between."""
         timer, turns = self.timer, Turns()
         if not self.is_loaded:
             return False
-        if timer.has_moved_below(physical_offset) or self._is_unread_below(physical_offset):
+        if self._is_unread_below(physical_offset):
             return True
         position = timer.log.min_offset
         while self.is_loaded and position < timer.log.max_offset:
             unit = timer.log.read(position)
             if unit is not None and unit.physical_offset < physical_offset:
-                if timer.waits(unit):
+                if timer.waits(unit) and timer.needs_record(unit.physical_offset, unit.size, unit.due_ms):
                     return True
             elif unit is not None and not unit.is_moved:
                 break  # units lie in the order of their records, but for moved ones
             position = timer.log.next_position(position)
+            await turns.rest()
+        for moved in timer.moved.all() or ():  # last, for messages were moved meanwhile
+            if self.is_loaded and moved.physical_offset < physical_offset and timer.needs_record(*moved):
+                return True
             await turns.rest()
         return False
 

@@ -434,9 +434,15 @@ class TimerMessageStore:
         slot = self.wheel.get(self.floor(time_ms))
         return EMPTY if slot is EMPTY or self._is_over(slot) else slot
 
-    def has_moved_below(self, physical_offset: int) -> bool:
-        """Return whether the record of a moved message lies before this physical offset."""
-        return any(message.physical_offset < physical_offset for message in self.moved.all() or ())
+    def needs_record(self, physical_offset: int, size: int, slot_ms: int) -> bool:
+        """Return whether retention must keep the record of a message that waits in this slot. One that has gone from
+        slot to slot until fileReservedTime after it was due may never be storable, and must not keep the log. A clock
+        that jumps ahead is not believed (trusted_time.py)."""
+        if physical_offset < self._store.min_physical_offset:
+            return False
+        out_ms = self.topic.out_ms_at(physical_offset, size)
+        tried_until_ms = min(slot_ms, self._store.time.now_ms())
+        return out_ms is None or tried_until_ms - out_ms <= self._store.config.file_reserved_time * _HOUR_MS
 
     def waits(self, unit: TimerUnit) -> bool:
         """Return whether the message of this unit is still to be delivered, or put round, from its slot."""

@@ -94,6 +94,17 @@ class TimerTopic:
             log.error("the record at physical offset %d is no timer message", physical_offset)
         return record
 
+    def out_ms_at(self, physical_offset: int, size: int) -> int | None:
+        """Return when the timer message at that position is due, as it was sent; None if it cannot be read now."""
+        view = self._store.select_one_message(physical_offset)
+        if view is None or len(view) != size:
+            return None
+        try:
+            record = timer_record(decode_record(view), physical_offset)
+        except RemoteProtocolError:
+            return None
+        return None if record is None else record.out_ms
+
     def read_from(self, queue_offset: int) -> None:
         """Continue reading at this queue offset, or at the nearest end of the queue."""
         low = max(self._store.min_offset(TIMER_TOPIC, 0), 0)

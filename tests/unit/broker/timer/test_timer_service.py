@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from pathlib import PurePath
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +14,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import StoreRefusedError
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageStatus
+from maxq.store.timer import moved_messages
 from maxq.store.timer.timer_record import TIMER_TOPIC, delete_key
 from tests.short_form import long_form, seeds
 from tests.unit.broker.bundles_of import messages
@@ -963,6 +965,52 @@ def test_a_lower_file_reserved_time_deletes_no_file_in_which_a_message_waits(res
             story, delete_when=";".join(f"{hour:02}" for hour in range(24)), timer_flush_interval_ms=60_000,
             clean_resource_interval=600_000,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "newer"), [(10_000, ["in another file"]), (1, [])])
+def test_a_message_that_fails_keeps_its_file_for_file_reserved_time_and_no_longer(named: int, newer: list[str]) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.failing = dict.fromkeys(("Bad", TOPIC), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        for delay in (10_000, 30_000):
+            world.send("never storable", topic="Bad", TIMER_DELAY_MS=str(delay))
+        world.send_in(4_500_000, "late")
+        for _ in range(100):
+            world.send("x" * 16_000, topic="Other")
+        for body in newer:
+            world.send_in(8_000_000, body)
+        await world.sleep_ms(2_000)
+        world.configure(file_reserved_time=1)
+        world.store.update_config(world.settings.store)
+        await world.sleep_ms(6_000_000)
+        assert world.store.min_physical_offset == 0
+        del world.failing[TOPIC]
+        await world.sleep_ms(900_000)
+        assert world.bodies() == ["late"]
+        assert world.store.min_physical_offset > 0
+        await world.close()
+
+    with small_wheel(), patch.object(moved_messages, "_MOST", named):
+        in_virtual_time(
+            story, delete_when=";".join(f"{hour:02}" for hour in range(24)), timer_flush_interval_ms=600_000,
+            clean_resource_interval=200_000,
+        )  # fmt: skip
+
+
+def test_a_message_that_fails_while_the_clock_is_ahead_keeps_its_file() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.failing[TOPIC] = PutMessageStatus.MESSAGE_ILLEGAL
+        world.send_in(2_000, "late")
+        await world.sleep_ms(5_000)
+        world.clock.jump_wall_ms(10 * DAY_MS)
+        await world.sleep_ms(30_000)
+        assert world.service.failures.all()[0].times > 1
+        assert await world.service.has_waiting_below(world.store.max_physical_offset)
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
 
 
 def test_a_message_sent_while_the_clock_was_laps_ahead_holds_up_no_later_one() -> None:
