@@ -358,7 +358,7 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
     await until(lambda: one.controller.failover.acting.is_acting_master)
     message = MessageExtBrokerInner(TOPIC, 0, b"escaped", {"KEYS": "k", "TAGS": "a"}, flag=3, reconsume_times=2)
     alone = await one.controller.failover.escape.put_message(message)
-    assert alone.status is PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT
+    assert alone.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
     assert "no broker group but broker-a" in alone.remark
 
     other = await group.start("other", brokerName="broker-b", totalReplicas="1")

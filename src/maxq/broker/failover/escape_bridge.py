@@ -22,7 +22,7 @@ from typing import Final
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX, SELF_TEST_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
@@ -193,11 +193,18 @@ class EscapeBridge:
         queues = [queue for queue in route.queues if global_id is None or queue.queue_id == global_id]
         if not queues:
             which = "a writable queue of this topic" if global_id is None else f"queue {global_id} of this topic"
-            raise _RefusedError(f"no broker group but {self._own.broker_name} has a master and {which}")
+            kind = _RefusedError if await self._is_other_group_there() else _NotTakenError
+            raise kind(f"no broker group but {self._own.broker_name} has a master and {which}")
         if topic.startswith(REVIVE_TOPIC_PREFIX):  # acks of popped messages must meet their check points there
             return queues[java_hash(self._own.broker_name) % len(queues)]
         route.turn += 1
         return queues[route.turn % len(queues)]
+
+    async def _is_other_group_there(self) -> bool:
+        """Return whether another group has a master now, by the route of a topic that each broker has."""
+        route = await self._topic_route(SELF_TEST_TOPIC)
+        others = [] if route is None else route.broker_datas
+        return any(data.broker_name != self._own.broker_name and MASTER_ID in data.broker_addrs for data in others)
 
     def _request(self, message: MessageExtBrokerInner, queue: RemoteQueue) -> RemotingCommand:
         properties = dict(message.properties)  # the other group's disk has it before it counts as delivered here

@@ -362,7 +362,7 @@ class ScheduleMessageService:
         """Write the table as soon as the deliveries it names can no longer be lost."""
         store = self._store
         state, end, mark = self._table.state(), self._known_end(), store.marks.mark()
-        self._passed_over = 0
+        passed_over = self._passed_over
         text = self._table.encode(end)
         if state == self._written_state and end - self._written_end < _SEARCHED_MOST:
             return
@@ -375,6 +375,7 @@ class ScheduleMessageService:
             log.error("delayOffset.json cannot be written, it is tried again: %s", error)
             return
         self._written_state, self._written_end = state, end
+        self._passed_over -= passed_over
 
     def message_at(self, physical_offset: int) -> MessageExt | None:
         """Return the delayed message at a physical offset; None if there is none.

@@ -5,8 +5,11 @@ Source:
     broker/processor/{EndTransactionProcessor,AdminBrokerProcessor}.java.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Mapping
+from typing import Final
 
 from maxq.broker.admission.access import sent_to
 from maxq.broker.bundles import Environment, Messages
@@ -67,11 +70,14 @@ class EndTransactionProcessor(RequestProcessor):
         if header.commit_or_rollback not in _ENDS:
             log.info("transaction %s is still open, says %s: %s", header.transaction_id, connection, request.remark)
             return None
+        rules = None if self._guard is None else self._guard.rules
+        if self._store.confirm_offset <= header.commit_log_offset < self._store.max_physical_offset:
+            return self._end_when_ready(connection, request, header, rules)  # its queue does not name it yet
         refused = self._refusal_of(connection, request, header)
         if refused is not None:
             return refused
         if not self._checks.is_ready:
-            return self._end_when_ready(connection, request, header, None if self._guard is None else self._guard.rules)
+            return self._end_when_ready(connection, request, header, rules)
         outcome = self._end(connection, request, header)
         if isinstance(outcome, Refusal):
             return outcome.reply_to(request)
@@ -107,6 +113,9 @@ class EndTransactionProcessor(RequestProcessor):
     ) -> RemotingCommand:
         """End the transaction when the store is ready for it, if the account of the request may still do so. The access
         rules had version `since` when the request was accepted."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISPATCH_SECONDS):
+                await self._store.wait_for_dispatch()
         await self._checks.ready()
         if self._guard is not None:
             refused = self._guard.again(connection, request, since) or self._refusal_of(connection, request, header)
@@ -174,4 +183,5 @@ async def _answer_when(safe: Awaitable[ResponseCode], request: RemotingCommand) 
     return request.reply(code, remark_of(code, "the end of the transaction", "its producer is asked again"))
 
 
+_DISPATCH_SECONDS: Final = 3.0  # a producer waits no longer for an answer
 _ENDS = (MessageSysFlag.TRANSACTION_COMMIT, MessageSysFlag.TRANSACTION_ROLLBACK)

@@ -205,7 +205,7 @@ READ = {"consumerGroup": GROUP, "topic": HALF, "queueId": "0", "maxMsgNums": "1"
     ("code", "ext"),
     [
         (RequestCode.UPDATE_CONSUMER_OFFSET, COMMITTED),
-        (RequestCode.UPDATE_CONSUMER_OFFSET, COMMITTED | {"maxqReadAt": "0", "maxqIfNone": "true"}),
+        (RequestCode.UPDATE_CONSUMER_OFFSET, COMMITTED | {"maxqIfNone": "true"}),
         (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"group": GROUP, "topic": HALF, "timestamp": "-1"}),
         (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "G", "destGroup": GROUP, "topic": HALF, "offline": "true"}),
         (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": GROUP, "cleanOffset": "true"}),
@@ -631,6 +631,29 @@ async def test_half_messages_and_ends_are_answered_when_the_disk_has_them(
         before = store.max_physical_offset
         assert (await client.end(half, COMMIT)).code == 0
         assert store.flushed_offset > before
+
+
+@pytest.mark.parametrize("is_oneway", [False, True])
+async def test_an_end_waits_until_the_queue_names_its_half_message(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch, is_oneway: bool
+) -> None:
+    """A half message with WAIT=false is answered before the disk has it, and with SYNC_FLUSH dispatched only then."""
+    client = await world(start_broker)
+    half = await client.prepare("T", b"order")
+    store, lags = client.broker.controller.store, True
+    monkeypatch.setattr(store, "is_in_queue", lambda *place: not lags)
+    monkeypatch.setattr(
+        MessageStore,
+        "confirm_offset",
+        property(lambda self: half.physical_offset if lags else self.max_physical_offset),
+    )
+    end = client.end_oneway(half, COMMIT) if is_oneway else client.end(half, COMMIT)
+    ending = asyncio.ensure_future(end)
+    await client.broker.invoke(RemotingCommand(RequestCode.GET_BROKER_CONFIG))  # behind it, on the same connection
+    lags = False
+    reply = await ending
+    assert reply is None or reply.code == 0
+    await until(lambda: store.max_offset("T", 0) == 1)
 
 
 async def test_half_messages_wait_for_replicas(start_broker: Start) -> None:

@@ -202,10 +202,16 @@ async def test_all_remote_queues_take_their_turn_over_one_route_until_it_is_old(
 async def test_no_other_group_with_the_topic_is_told_and_asked_for_again(route: TopicRouteData | None) -> None:
     world = World(route=route)
     result = await world.bridge.put_message(MESSAGE)
-    assert result.status is PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT
+    assert result.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
     assert "no broker group but broker-a" in result.remark
     world.route = ROUTE
     assert (await world.bridge.put_message(MESSAGE)).ok
+
+
+async def test_a_topic_that_no_other_group_has_is_told_from_there_being_no_other_group() -> None:
+    world = World(route=replace(ROUTE, queue_datas=[]))
+    result = await world.bridge.put_message(MESSAGE)
+    assert result.status is PutMessageStatus.NO_REMOTE_BROKER_TAKES_IT
 
 
 @pytest.mark.parametrize("code", [13, 16, 17])

@@ -302,3 +302,15 @@ async def test_offsets_of_queues_that_a_topic_does_not_have_are_not_kept() -> No
         assert world.offsets.query_offset("G", "T", queue_id) == -1
     world.store.fill("T", queues + 1, [1000])  # the topic had more queues before, which are read to their end
     assert (await world.call(15, {**PLACE, "queueId": str(queues + 1), "commitOffset": "1"})).code == 0
+
+
+async def test_a_slave_of_an_earlier_version_gets_rid_of_commits_of_the_brokers_own_groups() -> None:
+    """It would hand them over again for ever, and copy no offsets before."""
+    world = world_with_group(messages=3)
+    own = {**PLACE, "consumerGroup": "CID_RMQ_SYS_TRANS", "commitOffset": "2"}
+    assert (await world.call(15, own)).code == 16
+    assert (await world.call(15, {**own, "maxqReadAt": "0", "maxqIfAhead": "true"})).code == 0
+    assert not world.offsets.query_offsets("CID_RMQ_SYS_TRANS", "T")
+    commits = world.offsets.slave_commits
+    commits.from_json({"offsetTable": {"T@CID_RMQ_SYS_TRANS": {"0": 2}, "T@G": {"0": 1}}})
+    assert commits.table() == {"T@G": {0: 1}}

@@ -101,7 +101,11 @@ class ConsumerManageProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
-        refuse_if(validate_reader(group), ResponseCode.NO_PERMISSION)
+        read_at = fields.opt_long("maxqReadAt")
+        why = validate_reader(group)
+        if why is not None and read_at is not None:
+            return request.reply(ResponseCode.SUCCESS, why)  # a slave of an earlier version would ask again for ever
+        refuse_if(why, ResponseCode.NO_PERMISSION)
         if not self._groups.contains_subscription_group(group) and not self._may_begin_here(fields):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.select_topic_config(topic)
@@ -118,7 +122,6 @@ class ConsumerManageProcessor(RequestProcessor):
         use_reset = self._settings.broker.use_server_side_reset_offset
         change = fields.opt_long("maxqOperatorChange") or 0
         self._offsets.end_known_reset(topic, group, queue_id, change)
-        read_at = fields.opt_long("maxqReadAt")
         is_part = fields.opt_str("lo") == "false" and read_at is None
         if is_part and offset < 0:
             has_been_here = self._offsets.query_committed(group, topic, queue_id) >= 0

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from maxq.broker.tables.offset.offset_table import OffsetTable, read_offset_table, split_key
 from maxq.broker.tables.persistent_manager import PeriodicManager
+from maxq.broker.tables.topic.topic_validator import OWN_GROUPS
 from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "slaveCommits.json"
@@ -181,6 +182,7 @@ class SlaveCommits(PeriodicManager):
                 not_copied.get(key, {}).get(queue_id, 0),
             )
             for key, row in read_offset_table(value).items()
+            if split_key(key)[1] not in OWN_GROUPS  # an earlier version took such commits, and no master does now
             for queue_id, offset in row.items()
         }
         self._is_dirty = False
