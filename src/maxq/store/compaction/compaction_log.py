@@ -186,6 +186,24 @@ class CompactionLog:
                     self.cut(unit.offset)
                     return
 
+    def is_from_before(self, physical_offset: int, in_log: Callable[[int, int], memoryview | None]) -> bool:
+        """Return whether all copies were taken from before this physical offset of the log. Java's copies have their
+        place among the copies instead: this is False if all are such. `in_log` returns a number of the log's bytes from
+        a physical offset on."""
+        is_known = False
+        for segment in self._segments:
+            for unit in segment.units(0):
+                record = segment.record(unit)
+                if record is None:
+                    continue
+                taken_from = physical_offset_of(record)
+                if taken_from == segment.base + unit.position and in_log(taken_from, len(record)) != record:
+                    continue
+                if taken_from >= physical_offset:
+                    return False
+                is_known = True
+        return is_known
+
     def first_lost(self, original: Callable[[int], memoryview | None], low: int) -> int | None:
         """Return the message offset, at or above `low`, of the first message since the last compaction whose record in
         the log is missing or another one; None if all agree. `original` returns the log's record of a message

@@ -110,11 +110,10 @@ class CompactionStore:
         found = self._logs.get((topic, queue_id))
         if found is None:
             folders = QueueFolders(self._root, topic, queue_id)
-            if self._deletions.at(topic) > self._incarnations.get(f"{topic}_{queue_id}", 0):
+            if self._is_of_deleted_topic(folders):
                 self._destroy(CompactionLog(self._context, folders, -1))
                 self._write_positions()
-            found = CompactionLog(self._context, folders, self._positions.get(f"{topic}_{queue_id}", -1))
-            found.load(clean_exit=self._clean_exit)
+            found = self._loaded(folders)
             queue = self._queues.find(topic, queue_id)
             if queue is None:  # the log has none of its messages
                 found.cut_copies_from(self._commit_log.min_offset)
@@ -123,6 +122,26 @@ class CompactionStore:
                 self._cut_lost(found, queue)
             self._logs[topic, queue_id] = found
         return found
+
+    def _loaded(self, folders: QueueFolders) -> CompactionLog:
+        found = CompactionLog(self._context, folders, self._positions.get(f"{folders.topic}_{folders.queue_id}", -1))
+        found.load(clean_exit=self._clean_exit)
+        return found
+
+    def _is_of_deleted_topic(self, folders: QueueFolders) -> bool:
+        """Return whether the files hold messages of a topic that was deleted since. A table of positions that was lost,
+        or that Java wrote, does not name the incarnation: then the copies tell from where in the log they were
+        taken."""
+        deleted_at, name = self._deletions.at(folders.topic), f"{folders.topic}_{folders.queue_id}"
+        incarnation = self._incarnations.get(name)
+        if incarnation is not None or not deleted_at:
+            return deleted_at > (incarnation or 0)
+        found = self._loaded(folders)
+        is_gone = found.is_from_before(deleted_at, self._commit_log.get)
+        found.release()
+        if not is_gone:
+            self._incarnations[name] = deleted_at
+        return is_gone
 
     def _cut_lost(self, found: CompactionLog, queue: ConsumeQueue) -> None:
         """Discard copies of parts of the log that were lost with the power. Such a loss may take any part that was not

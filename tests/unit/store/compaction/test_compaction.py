@@ -626,3 +626,49 @@ async def test_a_full_disk_has_files_deleted_that_are_not_copied_and_the_log_say
     (line,) = [line for line in caplog.messages if "is lost with it" in line]
     assert "messages of T-0" in line
     store.close()
+
+
+@pytest.mark.parametrize("loss", ["incarnations", "file"])
+async def test_messages_of_a_topic_that_was_once_deleted_stay_if_the_positions_do_not_name_its_incarnation(
+    tmp_path: Path, loss: str
+) -> None:
+    store = compacting(tmp_path)
+    put(store, "old", b"x")
+    kept(store)
+    await delete_topics(store, "T")
+    await store.compaction.delete_topics({"T"})
+    store.compaction.topics.add("T")
+    fill(store)
+    assert await compacted(store)
+    wanted = kept(store)
+    store.close()
+    positions = tmp_path / "compaction/position-checkpoint"
+    found = json.loads(positions.read_text())
+    del found["incarnations"]
+    positions.write_text(json.dumps(found)) if loss == "incarnations" else positions.unlink()
+    store = compacting(tmp_path)
+    assert [row for row in kept(store) if row not in wanted] == []
+    assert kept(store) == wanted
+    store.close()
+
+
+async def test_messages_from_before_a_deletion_go_if_the_positions_do_not_name_their_incarnation(
+    tmp_path: Path,
+) -> None:
+    store = compacting(tmp_path)
+    put(store, "older", b"x")
+    put(store, "old", b"x")
+    await store.compaction._round()
+    await store.flush()
+    shutil.copytree(tmp_path / "compaction", tmp_path / "copies")
+    await delete_topics(store, "T")
+    await store.compaction.delete_topics({"T"})
+    store.compaction.topics.add("T")
+    put(store, "new", b"1")
+    put(store, "newer", b"2")
+    store.close()
+    shutil.rmtree(tmp_path / "compaction")
+    (tmp_path / "copies").rename(tmp_path / "compaction")
+    store = compacting(tmp_path)
+    assert [row[1] for row in kept(store)] == ["new", "newer"]
+    store.close()
