@@ -29,6 +29,7 @@ from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
 from maxq.store.log.tails_cy import QueueTail
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.queue.consume_queue_store import (
@@ -346,7 +347,9 @@ class DispatchService:
         most = self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
         return not end and self._commit_log.min_offset == 0 and queue_offset <= most
 
-    def _note(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, verdict: str) -> None:
+    def _note(
+        self, queue: ConsumeQueue | BatchConsumeQueue, queue_offset: int, physical_offset: int, verdict: str
+    ) -> None:
         file = self._commit_log.files.find(physical_offset)
         assert file is not None, "a record that is dispatched is in a file"
         text = (
@@ -468,14 +471,22 @@ class DispatchService:
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
     ) -> None:
         """Write one unit, with the same tests for duplicates as the compiled form. A queue offset below the queue's end
-        is not written again: only a deletion record, or whole messages, can show that a queue was made anew."""
+        is not written again: only a deletion record, or whole messages, can show that a queue was made anew. A queue of
+        batches has no places of damaged messages, and may have gaps: only its numbering goes on."""
+        most = MOST_PLACES if self.is_copy else self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
+        if tags_code == DAMAGED_TAGS_CODE and self.queues.topic_write_state(topic).has_batch_queues:
+            batch = self.queues.open_batch(topic, queue_id)
+            if queue_offset - batch.taken_offset > most:
+                self._note(batch, queue_offset, physical_offset, "so far behind it can not be")
+            else:
+                batch.number_on(queue_offset + 1)
+            return
         queue = self.queues.open(topic, queue_id)
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset:
             return
         if queue_offset < queue.max_offset:
             return
-        most = MOST_PLACES if self.is_copy else self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
         if queue.files.files and queue_offset - queue.max_offset > most:
             self._note(queue, queue_offset, physical_offset, "so far behind it can not be")
             return

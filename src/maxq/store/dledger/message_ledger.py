@@ -48,7 +48,7 @@ class MessageLedger(FileLedger):
         for queue in self._queues:
             queue.tail.next_queue_offset = queue.max_offset
         for batch in self._queues.batch_queues.values():
-            batch.next_queue_offset = batch.max_offset
+            batch.next_queue_offset = max(batch.max_offset, batch.numbered_to)
         for record in self._records_from(self._dispatch.dispatcher.dispatched_offset):
             self._queues.count(record)
         self._context.is_leading = True

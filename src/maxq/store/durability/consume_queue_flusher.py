@@ -187,9 +187,10 @@ class ConsumeQueueFlusher:
         inventory.dispatched_offset = self._dispatcher.dispatched_offset
         inventory.queues = {topic: bounds for topic, bounds in inventory.queues.items() if bounds}
         for batch in self._queues.batch_queues.values():
-            if batch.max_offset:
+            end = max(batch.max_offset, batch.numbered_to)
+            if end:
                 ids = inventory.batch_queues.setdefault(batch.topic, {})
-                ids[batch.queue_id] = (batch.first_index if batch.count else 0, batch.count, batch.max_offset)
+                ids[batch.queue_id] = (batch.first_index if batch.count else 0, batch.count, end)
         inventory.deletions = len(self._deletions)
         inventory.index_files = [file.name for file in self._index.files]
         inventory.index_count = self._index.tail.index_count if self._index.files else 0

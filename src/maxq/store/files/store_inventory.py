@@ -32,7 +32,7 @@ class StoreInventory:
         log_end: physical end of the log at a clean shutdown; -1 while running.
         queues: topic → queue id → (queue offset at which the first file begins, queue offset behind the last unit).
         batch_queues: topic → queue id → (number of the first unit of a queue of batches, number behind the last unit,
-            queue offset behind the last message).
+            queue offset that no later message is below).
         index_files: names of the index files, oldest first.
         index_count: next entry number of the newest one; INDEX_LACKS_KEYS with messageIndexEnable=false.
         deletions: rows of the table of deleted topics (deletions.py), which was written before.

@@ -39,7 +39,8 @@ class BatchConsumeQueue:
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.
-        numbered_to: where numbering goes on while there are no units: the log has no message of the queue any more.
+        numbered_to: numbering goes on here or further on: messages below it that have no unit are no longer in the log,
+            or damaged.
         end_at_start, lives: see ConsumeQueue.
         tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
     """
@@ -71,6 +72,11 @@ class BatchConsumeQueue:
     def taken_offset(self) -> int:
         """Return the queue offset behind the last stored message, readable or not."""
         return max(self.max_offset, self.next_queue_offset)
+
+    def number_on(self, queue_offset: int) -> None:
+        """Give no later message a queue offset below `queue_offset`."""
+        self.numbered_to = max(self.numbered_to, queue_offset)
+        self.next_queue_offset = max(self.next_queue_offset, queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
         """Smallest queue offset still in the log; -1 if there never was a unit."""
@@ -152,6 +158,19 @@ class BatchConsumeQueue:
         unit = self._read(end - 1)
         return unit is not None and unit.size > 0 and 0 <= unit.physical_offset < physical_offset
 
+    def end_in(self, ranges: list[tuple[int, int]]) -> int:
+        """Return the queue offset behind the last message whose record begins in one of these ranges of the log, as the
+        units on disk tell; 0 if there is none."""
+        end = 0 if self.files.last is None else self.files.last.end_offset // BATCH_UNIT_SIZE
+        found = 0
+        for index in range(self.first_index, end):
+            unit = self._read(index)
+            if unit is None or unit.size <= 0:
+                break
+            if unit.batch_size > 0 and any(start <= unit.physical_offset < stop for start, stop in ranges):
+                found = max(found, unit.base_offset + unit.batch_size)
+        return found
+
     def cut(self, physical_offset: int, most: int | None) -> None:
         """Keep good units whose record lies below `physical_offset`; recovery writes the others again. What the files
         hold behind them is zeroed durably: a later start, whose log has grown, must not take it for units. Blocks.
@@ -188,7 +207,7 @@ class BatchConsumeQueue:
             self._clear_rest()
         kept = self.unit(self.count - 1)
         self.max_physical_offset = -1 if kept is None else kept.physical_offset
-        self.next_queue_offset = self.max_offset
+        self.next_queue_offset = max(self.max_offset, self.numbered_to)
 
     def _clear_rest(self) -> None:
         """Zero the part of the last file behind the last unit. Blocks if that part is not zero already."""

@@ -81,6 +81,7 @@ class Recovery:
         if scan.damages:  # units of damaged messages are written anew, as places
             start = max(self._commit_log.min_offset, min(start, scan.damages[0].physical_offset))
         orphans = self._units_in(scan.damages)
+        self._number_behind(scan.damages)
         if end == 0:  # no record is left: queues without a file of the log would be refused as those of a lost one
             self._inventory_file.remove()
             self._forget_queues()
@@ -341,6 +342,12 @@ class Recovery:
                 self._queues.release(queue)
         return found
 
+    def _number_behind(self, damages: list[DamagedRange]) -> None:
+        """Have queues of batches give no queue offset again that a damaged message had, as the units on disk tell."""
+        ranges = [(damage.physical_offset, damage.end_offset) for damage in damages]
+        for batch in self._queues.batch_queues.values() if ranges else ():
+            batch.number_on(batch.end_in(ranges))
+
     def _hide_filled(self) -> None:
         """Make places of units that point to no message in filled ranges: they are of messages that were back
         (repair.py), and a loss of power has kept the units without the records."""
@@ -391,8 +398,7 @@ class Recovery:
         for topic, batches in recorded.items():
             if not self._deletions.is_deleted_since(topic, begin):
                 for queue_id, (_, _, end) in batches.items():
-                    batch = self._queues.open_batch(topic, queue_id)
-                    batch.numbered_to = max(batch.numbered_to, end)
+                    self._queues.open_batch(topic, queue_id).number_on(end)
         for batch in self._queues.batch_queues.values():
             batch.end_at_start = batch.max_offset
             batch.next_queue_offset = max(batch.next_queue_offset, batch.max_offset)

@@ -315,6 +315,36 @@ def test_stale_units_behind_the_end_of_a_queue_of_batches_are_not_believed(tmp_p
     store.close()
 
 
+@pytest.mark.parametrize("what_knows", ["the inventory", "the header", "the unit"])
+def test_the_queue_offset_of_a_damaged_last_batch_is_not_given_again(tmp_path: Path, what_knows: str) -> None:
+    """Who had read it would miss the message that gets its offset."""
+    with_batches(tmp_path, are_expired=False)
+    store = recovered_with_batches(tmp_path)
+    store.put_message(message("Other"))
+    unit = store.queues.batch_queues["Batch", 0].unit(4)
+    assert unit is not None
+    store.close()
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        start, end = (88, 90) if what_knows == "the header" else (0, unit.size)  # its body begins at byte 88
+        file.seek(unit.physical_offset + start)
+        file.write(b"\xff" * (end - start))
+    if what_knows != "the inventory":
+        (tmp_path / "inventory.json").unlink()
+    if what_knows == "the header":
+        shutil.rmtree(tmp_path / "batchconsumequeue")
+    for _ in range(2):
+        store = recovered_with_batches(tmp_path)
+        assert store.queue("Batch", 0) is None
+        assert store.get_message("g", "Batch", 0, 5, 32, None).next_begin_offset == 5
+        store.close()
+    store = recovered_with_batches(tmp_path)
+    assert store.put_message(message("Batch")).queue_offset == 5
+    for offset in (4, 5):  # the damaged message, and the one behind it
+        found = store.get_message("g", "Batch", 0, offset, 32, None)
+        assert (found.message_count, found.next_begin_offset) == (1, 6)
+    store.close()
+
+
 # --- what old files tell of a record whose own queue offset is in doubt
 
 
