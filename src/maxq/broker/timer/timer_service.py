@@ -103,6 +103,7 @@ class TimerService:
         self._is_enqueue_stuck = False
         self._unread_since_ms: int | None = None  # from this slot on, messages may be due that the wheel has not got
         self._began_ms = 0
+        self._waiting_at = 0  # position of the unit of a message that waited when retention asked last
         self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.rests: Callable[[], bool] = lambda: False
         self.is_loaded = False
@@ -198,19 +199,29 @@ class TimerService:
             return False
         if self._is_unread_below(physical_offset):
             return True
-        position = timer.log.min_offset
+        for start in (self._waiting_at, 0):
+            if await self._has_waiting_unit(start, physical_offset, turns):
+                return True
+        for moved in timer.moved.all() or ():  # last, for messages were moved meanwhile
+            if self.is_loaded and moved.physical_offset < physical_offset and timer.needs_record(*moved):
+                return True
+            await turns.rest()
+        return False
+
+    async def _has_waiting_unit(self, start: int, physical_offset: int, turns: Turns) -> bool:
+        """Return whether a unit of the timer log, from this position on, is of a message that waits in the wheel and
+        whose record lies before this physical offset, and note where."""
+        timer = self.timer
+        position = max(start, timer.log.min_offset)
         while self.is_loaded and position < timer.log.max_offset:
             unit = timer.log.read(position)
             if unit is not None and unit.physical_offset < physical_offset:
                 if timer.waits(unit) and timer.needs_record(unit.physical_offset, unit.size, unit.due_ms):
+                    self._waiting_at = position
                     return True
             elif unit is not None and not unit.is_moved:
                 break  # units lie in the order of their records, but for moved ones
             position = timer.log.next_position(position)
-            await turns.rest()
-        for moved in timer.moved.all() or ():  # last, for messages were moved meanwhile
-            if self.is_loaded and moved.physical_offset < physical_offset and timer.needs_record(*moved):
-                return True
             await turns.rest()
         return False
 

@@ -1013,6 +1013,32 @@ def test_a_message_that_fails_while_the_clock_is_ahead_keeps_its_file() -> None:
         in_virtual_time(story)
 
 
+def test_retention_does_not_read_the_timer_log_anew_while_the_same_message_waits() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for number in range(300):
+            world.send_in(1_000 + number * 10, "soon")
+        for delay in (20_000, 60_000):
+            world.send_in(delay, "later")
+        await world.sleep_ms(6_000)
+        assert len(world.delivered()) == 300
+        service, end = world.service, world.store.max_physical_offset
+        assert await service.has_waiting_below(end)
+        with patch.object(service.timer.log, "read", wraps=service.timer.log.read) as read:
+            assert await service.has_waiting_below(end)
+            assert read.call_count == 1
+            await world.sleep_ms(20_000)
+            read.reset_mock()
+            assert await service.has_waiting_below(end)
+            assert read.call_count == 2
+        await world.sleep_ms(40_000)
+        assert not await service.has_waiting_below(end)
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
+
+
 def test_a_message_sent_while_the_clock_was_laps_ahead_holds_up_no_later_one() -> None:
     async def story(world: TimerWorld) -> None:
         await world.open()
