@@ -46,6 +46,7 @@ _POSTPONED_LOOK: Final = 1.0  # seconds
 _ELSEWHERE_SECONDS: Final = 0.2  # between a delivery to another broker and the table that says so
 _UNTOLD_MOST: Final = UNDELIVERED_MOST // 2  # messages passed over, then the table says so, for the log does not
 _LOOKED_AT: Final = 32  # units of a queue, of which the first that is not a gap tells where its messages lie
+_HOUR_MS: Final = 3_600_000
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
 
 
@@ -278,7 +279,10 @@ class ScheduleMessageService:
 
     async def _what_waits_below(self, physical_offset: int) -> str:
         """Return, in a clause for the log, of which level a message waits whose record lies before this physical
-        offset; empty if there is none. A broker that does not deliver goes by the table that it has of its master."""
+        offset; empty if there is none. A broker that does not deliver goes by the table that it has of its master.
+
+        A message that was postponed until fileReservedTime after it was due may never be storable, and must not keep
+        the log."""
         table = DelayOffsetTable(self._clock, lambda: 1)
         try:
             text = await run_blocking(self._files.delay_offsets)
@@ -290,14 +294,14 @@ class ScheduleMessageService:
         if text is None:  # nobody knows what was delivered
             return ""
         low = self._store.min_physical_offset
+        given_up_ms = self._store.time.now_ms() - self._settings.store.file_reserved_time * _HOUR_MS
         for level in sorted(self._stored_levels()):
             queue = self._queue(level)
-            waiting = [offset for of, offset in table.postponed if of == level]
+            postponed = [queue.unit(offset) for of, offset in table.postponed if of == level]
+            waiting = [unit for unit in postponed if unit is not None and unit[2] >= given_up_ms]
             start = max(table.offset(level), queue.min_offset)
-            units = [queue.unit(offset) for offset in waiting]
-            if start < queue.max_offset:
-                units += queue.units(start, _LOOKED_AT)
-            if any(unit is not None and low <= unit[0] < physical_offset for unit in units):
+            unread = queue.units(start, _LOOKED_AT) if start < queue.max_offset else []
+            if any(unit is not None and low <= unit[0] < physical_offset for unit in (*waiting, *unread)):
                 return f"delayed messages of level {level} wait in it"
         return ""
 

@@ -10,7 +10,7 @@ from maxq.broker.schedule_message.schedule_message_service import ScheduleMessag
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.store_results import PutMessageResult
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.bundles_of import messages, tables
 from tests.unit.broker.timer.timer_world import TimerWorld, small_wheel
@@ -32,6 +32,8 @@ class _World(TimerWorld):
             self.levels.start()
 
     async def _put_delayed(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        if message.topic in self.failing:
+            return PutMessageResult(self.failing[message.topic])
         return self.store.put_message(message)
 
     def send_late(self, body: str) -> None:
@@ -74,6 +76,19 @@ def test_a_message_whose_level_is_longer_than_file_reserved_time_is_delivered() 
         assert world.store.min_physical_offset == 0
         await world.sleep_ms(1_000_000)
         assert world.bodies() == ["late"]
+        assert world.store.min_physical_offset > 0
+
+    _run(story, delivers=True)
+
+
+def test_a_message_that_fails_keeps_its_file_for_file_reserved_time_and_no_longer() -> None:
+    async def story(world: _World) -> None:
+        world.failing["T"] = PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+        world.send_late("never storable")
+        world.fill_two_files()
+        await world.sleep_ms(DELAY_MS + 3_500_000)
+        assert world.store.min_physical_offset == 0
+        await world.sleep_ms(1_300_000)
         assert world.store.min_physical_offset > 0
 
     _run(story, delivers=True)
