@@ -2,7 +2,8 @@
 
 It follows the queue's ordinary ConsumeQueue (`catch_up`): whatever has a place there and is not here yet is copied from
 the CommitLog. So it needs no order with dispatch, and what a crash takes from it comes again. Compaction rewrites all
-segments but the one that is written: of each key the newest message stays, and none if that has an empty body.
+segments but the one that is written: of each key the newest message stays. One with an empty body, which deletes its
+key, stays until its record is gone from the log, so that readers who were away learn of it.
 
 Source:
     store/kv/CompactionLog.java.
@@ -54,6 +55,14 @@ class _Wanted(NamedTuple):
         """Return whether a unit's tag is wanted. Copies of earlier versions may have the address of an extension unit
         in its place: the client looks."""
         return self.tags_codes is None or code in self.tags_codes or is_ext_address(code)
+
+
+class Rewritten(NamedTuple):
+    """What `rewrite` has made: the replacement for `begin`, and the queue offsets of damaged copies, which it has
+    not."""
+
+    replacement: Replacement
+    damaged: list[int]
 
 
 @dataclass(slots=True)
@@ -257,9 +266,9 @@ class CompactionLog:
                 self._writable(len(record)).append(record, tags_code(message), message.store_timestamp)
         self.next_offset = queue_offset + 1
 
-    def _decoded(self, record: memoryview, queue_offset: int) -> MessageExt | None:
+    def _decoded(self, record: memoryview, queue_offset: int, *, check_crc: bool = False) -> MessageExt | None:
         try:
-            return decode_record(record)
+            return decode_record(record, check_crc=check_crc)
         except RemoteProtocolError as error:
             log.error("%s-%d: message %d cannot be read and is left out: %s",
                       self.folders.topic, self.folders.queue_id, queue_offset, error)  # fmt: skip
@@ -394,23 +403,29 @@ class CompactionLog:
         closed = self._segments[: len(closed)]
         return closed if closed and closed[-1].last_offset > self.position else []
 
-    def rewrite(self, closed: list[Segment]) -> Replacement:
+    def rewrite(self, closed: list[Segment], log_begins: int) -> Rewritten:
         """Write the remaining messages of closed segments to new files beside them, durably. Blocks; does not touch
         anything that the loop uses.
 
-        Returns:
-            What `begin` needs.
+        Args:
+            log_begins: physical offset; messages with an empty body stay while their records are in the log.
         """
         assert not self.is_replacing, "one replacement at a time: the last one's folder may count already"
         disk = self._context.disk
         self.folders.delete_uncommitted(disk)
         position = closed[-1].last_offset
+        damaged: list[int] = []
         newest = self._newest(closed)
         made: list[Segment] = []
         for segment in closed:
             for unit in segment.units(0):
                 record = segment.record(unit)
-                if record is None or not self._stays(record, unit, newest):
+                message = None if record is None else self._decoded(record, unit.offset, check_crc=True)
+                if record is None or message is None:
+                    damaged.append(unit.offset)
+                    continue
+                is_needed = len(message.body) > 0 or physical_offset_of(record) >= log_begins
+                if not is_needed or unit.offset < newest.get(_key(message), -1):
                     continue
                 if not made or not made[-1].has_room(unit.size):
                     if made:
@@ -422,7 +437,7 @@ class CompactionLog:
             segment.flush()
             segment.release()
         old, new = tuple(segment.base for segment in closed), tuple(segment.base for segment in made)
-        return Replacement.of_written(disk, self.folders, old, new, position)
+        return Rewritten(Replacement.of_written(disk, self.folders, old, new, position), damaged)
 
     def _newest(self, closed: list[Segment]) -> dict[bytes, int]:
         """Returns, for each key of the segments that are not compacted yet, the newest queue offset."""
@@ -430,17 +445,13 @@ class CompactionLog:
         for segment in closed:
             for unit in segment.units(segment.find(self.position + 1)):
                 record = segment.record(unit)
-                message = None if record is None else self._decoded(record, unit.offset)
+                message = None if record is None else self._decoded(record, unit.offset, check_crc=True)
                 if message is not None:
                     newest[_key(message)] = unit.offset
         return newest
 
-    def _stays(self, record: memoryview, unit: CompactUnit, newest: dict[bytes, int]) -> bool:
-        message = self._decoded(record, unit.offset)
-        return message is not None and len(message.body) > 0 and unit.offset >= newest.get(_key(message), -1)
-
     def begin(self, closed: list[Segment], replacement: Replacement) -> None:
-        """Begin to replace the closed segments by those that `rewrite` returned."""
+        """Begin to replace the closed segments by those that `rewrite` has made."""
         self._replacing = _Replacing(closed, replacement)
 
     def finish(self) -> list[Segment]:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from maxq.errors import StoreFailedError, StoreRefusedError
+from maxq.errors import RemoteProtocolError, StoreFailedError, StoreRefusedError
 from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.record_layout import size_of
 from maxq.runtime.blocking import TOOLS
@@ -149,13 +149,17 @@ class CompactionStore:
         is copied again."""
 
         def original(offset: int) -> memoryview | None:
-            unit = queue.unit(offset)
-            return None if unit is None or unit[2] == DAMAGED_TAGS_CODE else self._commit_log.record(unit[0])
+            return self._original(queue, offset)
 
         low = queue.min_offset(self._commit_log.min_offset)
         lost = None if self._clean_exit else found.first_lost(original, low)
         if lost is not None:
             found.cut(lost)
+
+    def _original(self, queue: ConsumeQueue, offset: int) -> memoryview | None:
+        """Return the log's record of a message; None if the log does not have it, or has it damaged."""
+        unit = queue.unit(offset)
+        return None if unit is None or unit[2] == DAMAGED_TAGS_CODE else self._commit_log.record(unit[0])
 
     def close(self) -> bool:
         """Flush and release everything. Blocks. Returns False if a queue could not be flushed; the exit is then not a
@@ -259,6 +263,10 @@ class CompactionStore:
         if self._waits(found, low):
             return False
         start = max(found.next_offset, low)
+        if 0 < found.next_offset < low:
+            log.error("%s-%d: messages %d to %d went with the log before they were copied, as they do while "
+                      "enableCompaction is false: where one of them was the newest of its key, an older one is served",
+                      topic, queue_id, found.next_offset, low - 1)  # fmt: skip
         end = min(queue.max_offset, start + most)
         for offset in range(start, end):
             unit = queue.unit(offset)
@@ -373,8 +381,11 @@ class CompactionStore:
 
     async def compact(self, topic: str, queue_id: int) -> bool:
         """Compact one queue now, after finishing an interrupted replacement. Returns False if there was nothing to
-        gain. Raises OSError or StoreRefusedError if the disk refuses: the present segments stay, and compaction is
-        retried later."""
+        gain, or if damaged copies are taken again from the log before.
+
+        Raises:
+            OSError, StoreRefusedError: the disk refuses. The present segments stay, and compaction is retried later.
+        """
         async with self._lock:
             found = self._logs.get((topic, queue_id))
             if found is not None and found.is_replacing:
@@ -383,7 +394,11 @@ class CompactionStore:
             if found is None or not closed:
                 return False
             began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)
-            found.begin(closed, await self._context.jobs.run(found.rewrite, closed, threads=TOOLS))
+            log_begins = self._commit_log.min_offset
+            made = await self._context.jobs.run(found.rewrite, closed, log_begins, threads=TOOLS)
+            if self._are_copied_again(found, made.damaged):
+                return False
+            found.begin(closed, made.replacement)
             after = await self._replace(found)
         self.compactions += 1
         log.info(
@@ -391,6 +406,28 @@ class CompactionStore:
             self._context.clock.monotonic_ms() - began_ms,
         )  # fmt: skip
         return True
+
+    def _are_copied_again(self, found: CompactionLog, damaged: list[int]) -> bool:
+        """Take damaged copies again from the log, and all behind them, if it has one of them whole. Otherwise the older
+        message of the key stays."""
+        topic, queue_id = found.folders.topic, found.folders.queue_id
+        queue = self._queues.find(topic, queue_id)
+        for offset in damaged if queue is not None else ():
+            if queue is not None and self._has_whole(queue, offset):
+                log.warning("%s-%d: the copy of message %d is damaged, and is taken again from the log",
+                            topic, queue_id, offset)  # fmt: skip
+                found.copy_again(offset)
+                return True
+        return False
+
+    def _has_whole(self, queue: ConsumeQueue, offset: int) -> bool:
+        if not queue.min_offset(self._commit_log.min_offset) <= offset < queue.max_offset:
+            return False
+        record = self._original(queue, offset)
+        try:
+            return record is not None and decode_record(record, check_crc=True).queue_offset == offset
+        except RemoteProtocolError:
+            return False
 
     async def _replace(self, found: CompactionLog) -> int:
         """Complete a replacement that has begun. Returns how many messages the new segments have."""

@@ -232,13 +232,19 @@ async def test_a_message_that_the_log_has_again_is_shown_and_nobody_is_sent_back
     store.close()
 
 
-async def test_an_empty_body_deletes_its_key(tmp_path: Path) -> None:
-    store = compacting(tmp_path)
+async def test_an_empty_body_deletes_its_key_and_goes_with_its_record(tmp_path: Path) -> None:
+    store_clock = TestClock()
+    store = compacting(tmp_path, store_clock, delete_commit_log_files_interval=0)
     put(store, "gone", b"something")
     put(store, "gone", b"")
     fill(store, keys=2, rounds=30)
-    assert ("gone", b"") in [row[1:] for row in kept(store)]
-    await compacted(store)
+    assert await compacted(store)
+    assert [row for row in kept(store) if row[1] == "gone"] == [(1, "gone", b"")]  # readers who were away learn of it
+    await store.compaction._round()
+    await expire_all(store, store_clock)
+    assert store.min_physical_offset > 0
+    fill(store, keys=2, rounds=30)
+    assert await compacted(store)
     assert "gone" not in {key for _, key, _ in kept(store)}
     store.close()
 
@@ -671,4 +677,50 @@ async def test_messages_from_before_a_deletion_go_if_the_positions_do_not_name_t
     (tmp_path / "copies").rename(tmp_path / "compaction")
     store = compacting(tmp_path)
     assert [row[1] for row in kept(store)] == ["new", "newer"]
+    store.close()
+
+
+@pytest.mark.parametrize("log_has_it", [True, False])
+async def test_compaction_takes_a_damaged_copy_again_or_leaves_the_older_message_of_its_key(
+    tmp_path: Path, log_has_it: bool
+) -> None:
+    store = compacting(tmp_path)
+    put(store, "K", b"v1" * 20)
+    put(store, "K", b"v2" * 20)
+    fill(store, rounds=6)
+    sent = kept(store)
+    (found,) = store.compaction._logs.values()
+    segment = found._segments[0]
+    unit = list(segment.units(0))[1]
+    record = segment.record(unit)
+    assert record is not None
+    if not log_has_it:
+        at = bytes(store.commit_log.files.files[0].view[:4_096]).find(b"v2v2")
+        store.commit_log.files.files[0].view[at : at + 4] = b"XXXX"
+    segment._log.write(unit.position + bytes(record).find(b"v2v2"), memoryview(b"XXXX"))
+    for _ in range(2):
+        await compacted(store)
+    assert found.position > 0
+    wanted = sent[1] if log_has_it else sent[0]
+    assert [row for row in kept(store) if row[1] == "K"] == [wanted]
+    assert kept(store)[-3:] == sent[-3:]
+    store.close()
+
+
+async def test_messages_that_went_while_compaction_was_off_are_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock)
+    put(store, "K", b"v1")
+    kept(store)
+    store.close()
+    store = opened(config_at(tmp_path, delete_commit_log_files_interval=0), clock)  # as with enableCompaction=false
+    put(store, "K", b"v2")
+    await expire_all(store, clock)
+    store.close()
+    store = compacting(tmp_path, clock)
+    assert kept(store) == kept(store) == [(0, "K", b"v1")]
+    (line,) = [line for line in caplog.messages if "before they were copied" in line]
+    assert "T-0: messages 1 to 1 went with the log" in line
     store.close()
