@@ -388,7 +388,7 @@ MUTATIONS: Final = {
         "timer", 1160, ((TimerMessageStore, "move", _put_what_goes_round),)
     ),
     "compaction takes what is not durable": Mutation("compaction", 27, ((CompactionLog, "plan", _plan_everything),)),
-    "what the log has lost stays compacted": Mutation("compaction", 640, ((CompactionStore, "_cut_lost", _nothing),)),
+    "what the log has lost stays compacted": Mutation("compaction", 1302, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 25, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
         "store-faults", 0, ((IndexFile, "agrees_with_entries", _agrees),)
