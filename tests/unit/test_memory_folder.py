@@ -6,10 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.memory_folder import MEMORY
-
 ROOT = Path(__file__).parents[2]
 TESTS = """
     import tempfile
@@ -24,7 +20,13 @@ TESTS = """
 
 def run(folder: Path, ends: bool, room: int) -> tuple[str, list[Path]]:
     """Return what a run says, and the folders that its first test had."""
-    (folder / "needed.py").write_text(f"import tests.memory_folder\ntests.memory_folder.ROOM = {room}\n")
+    (folder / "memory").mkdir()  # stands for the file system in memory
+    (folder / "needed.py").write_text(
+        "import pathlib\n"
+        "import tests.memory_folder\n"
+        f"tests.memory_folder.MEMORY = pathlib.Path({str(folder / 'memory')!r})\n"
+        f"tests.memory_folder.ROOM = {room}\n"
+    )
     (folder / "test_a.py").write_text(TESTS.format(ends=ends).replace("\n    ", "\n"))
     (folder / "disk").mkdir()
     options = ["-o", "tmp_path_retention_policy=failed", "-p", "needed", "-p", "tests.memory_folder", "-c", os.devnull]
@@ -44,16 +46,14 @@ def run(folder: Path, ends: bool, room: int) -> tuple[str, list[Path]]:
     return done.stdout, [Path(name) for name in said[1].split()]
 
 
-@pytest.mark.skipif(not MEMORY.is_dir(), reason=f"{MEMORY} is not there")
 def test_files_are_in_memory_and_gone_at_the_end(tmp_path: Path) -> None:
     _, folders = run(tmp_path, ends=True, room=0)
     for folder in folders:
-        assert MEMORY in folder.parents
+        assert tmp_path / "memory" in folder.parents
         assert not folder.exists()
     assert not any((tmp_path / "disk").iterdir())
 
 
-@pytest.mark.skipif(not MEMORY.is_dir(), reason=f"{MEMORY} is not there")
 def test_what_a_failed_run_left_is_on_the_disk(tmp_path: Path) -> None:
     said, folders = run(tmp_path, ends=False, room=0)
     assert not folders[-1].exists()

@@ -44,7 +44,7 @@ def queue_id_of(level: int) -> int:
 
 
 def level_of(queue_id: int) -> int:
-    """Return the level that waits in a queue of SCHEDULE_TOPIC_XXXX."""
+    """Return the delay level whose messages are in the queue of SCHEDULE_TOPIC_XXXX with this id."""
     return queue_id + 1
 
 

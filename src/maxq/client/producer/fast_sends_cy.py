@@ -1042,7 +1042,7 @@ class FastSends:
     @cython.cfunc
     @cython.exceptval(-1)
     def _reserve_made(self, size: cython.Py_ssize_t) -> cython.int:
-        """Make room for so many bytes of a batch."""
+        """Make the buffer in which a batch is encoded at least `size` bytes long."""
         missing: cython.Py_ssize_t = size - len(self._made)
         if missing > 0:
             self._made += bytes(max(missing, len(self._made)))

@@ -208,7 +208,8 @@ class ArchiveFolder:
         their messages any more, what can be read of them is all that there is.
 
         Raises:
-            PipelineError: other runs have changed these files meanwhile; all is as it was.
+            PipelineError: another run of the archive has changed these files meanwhile. The manifest and the files are
+                left unchanged.
         """
         bad = sorted(paths)
         there = [path for path in bad if self.exists(path)]

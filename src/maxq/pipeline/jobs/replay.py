@@ -174,7 +174,7 @@ def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None)
 
 
 def _pending_piece(spark: SparkSession, config: ReplayConfig, record: SentRecord) -> ReplayPiece:
-    """Return the piece that an earlier run began."""
+    """Return the piece of the replay that the record says an earlier run began and did not finish."""
     pending = record.pending
     if config.archive is None:
         messages = store_messages(spark, _store_source(config))

@@ -113,12 +113,20 @@ class QueueEnds:
     """
 
     def __init__(self, client: WireClient, queues: Iterable[MessageQueue]) -> None:
-        """Raises PipelineError as `ask_until_answered`."""
+        """Ask the brokers where these queues end.
+
+        Raises:
+            PipelineError: a broker did not answer in time, see `ask_until_answered`.
+        """
         self._client = client
         self.seen = ask_until_answered(client, client.max_offsets, queues)
 
     def ask(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """Ask again where some of the queues end. Raises PipelineError as `ask_until_answered`."""
+        """Ask the brokers again where some of the queues end.
+
+        Raises:
+            PipelineError: a broker did not answer in time, see `ask_until_answered`.
+        """
         found = ask_until_answered(self._client, self._client.max_offsets, queues)
         self.seen |= {queue: _better(self.seen.get(queue), one) for queue, one in found.items()}
         return {queue: self.seen[queue].offset for queue in found}

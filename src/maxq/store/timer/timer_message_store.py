@@ -72,7 +72,8 @@ class DeliveredSlots:
         self._pairs = [*later, (before_ms, position)]
 
     def all(self) -> tuple[tuple[int, int], ...]:
-        """Return the pairs, for `add` in this order."""
+        """Return the pairs (time in ms, position in the timer log), latest time first. `add` with each of them in this
+        order makes an equal object."""
         return tuple(self._pairs)
 
     def position_of(self, slot_ms: int) -> int:

@@ -19,7 +19,8 @@ class TimerRecord:
     """A message of the timer topic.
 
     Attributes:
-        out_ms: when it is due, as it was sent: the slot of a broker whose timerPrecisionMs may be another one.
+        out_ms: TIMER_OUT_MS, wall-clock time in ms at which the message is due. The broker that wrote it rounded it to
+            its own timerPrecisionMs, which may differ from this broker's.
         real_topic: where it is delivered.
         delete_key: TIMER_DEL_UNIQKEY; it is a marker that recalls another message.
         rolls: how often it was put into the topic again.
@@ -79,7 +80,7 @@ def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | Non
 
 
 def long_of(text: str | None) -> int | None:
-    """Return the number that a property says; None if it is none, or no Java long."""
+    """Return the number in the text of a property; None if the text is missing, no number, or beyond 64 bits."""
     if text is None:
         return None
     digits = text[1:] if text[:1] == "-" else text

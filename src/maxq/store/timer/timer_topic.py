@@ -95,7 +95,8 @@ class TimerTopic:
         return record
 
     def out_ms_at(self, physical_offset: int, size: int) -> int | None:
-        """Return when the timer message at that position is due, as it was sent; None if it cannot be read now."""
+        """Return TIMER_OUT_MS (wall-clock time in ms) of the timer message at a physical offset; None if its record
+        cannot be read now."""
         view = self._store.select_one_message(physical_offset)
         if view is None or len(view) != size:
             return None

@@ -247,9 +247,10 @@ class ConsumerOffsetManager(PeriodicManager):
         return offset
 
     async def take_reset(self, topic: str, group: str, queue_id: int, *, can_be_told: Callable[[], bool]) -> int | None:
-        """Return the waiting reset and remove it when the file has it no more: who was told of it may go on at another
-        broker, and a start that found it would have the group go back again. If the disk refuses the file it is
-        returned all the same.
+        """Return the offset of the reset that waits for a group's queue, and remove the reset. Returns when
+        consumerOffset.json no longer has it: a consumer that is told of the reset may go on at another broker, and a
+        start that found the reset in the file would have the group go back again. If the disk refuses the file, the
+        offset is returned all the same.
 
         Args:
             can_be_told: tells, after the wait, whether the group can be told of it; if not, it goes on to wait.

@@ -479,7 +479,7 @@ class Rebuild:
         InventoryFile(context).save(inventory)
 
     def _inventory(self, context: StoreContext, summary: LogSummary) -> StoreInventory:
-        """Return what the queues hold."""
+        """Return the store's inventory: the end of the log, and where each of the rebuilt queues ends."""
         end = self._report.log_end
         found = StoreInventory(end, end, summary.inventory_queues(context.config.mapped_file_size_consume_queue))
         found.batch_queues = summary.batch_ends
