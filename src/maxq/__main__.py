@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
-#: Objects that come before garbage is looked for: more than a start makes. Modules are no garbage, and looking at them
-#: once takes a tenth of the time of a start.
+#: New objects after which the garbage collector first runs: more than a start makes. Imported modules are never
+#: garbage, and one collection of them takes a tenth of the time of a start.
 _COLLECT_AT = 200_000
 
 
@@ -16,7 +16,8 @@ def main() -> int:
     gc.set_threshold(_COLLECT_AT)
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _replace_closed_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does: a command outlives a poor character set
+    # as on standard error: a character that the terminal's encoding lacks is escaped and is no error
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     is_python_s = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # in the background it is ignored
     if is_python_s:  # while modules are loaded there is nothing to end in good order: Ctrl-C ends the process
@@ -28,7 +29,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run(sys.argv[1:])
-    finally:  # nor while Python ends
+    finally:  # while Python shuts down, Ctrl-C ends the process at once, too
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

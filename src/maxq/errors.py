@@ -43,8 +43,8 @@ class MaxQError(Exception):
     response_code: int = 1  # what a server answers when this reaches the place where requests are answered
     retriable: bool = False  # may the same call succeed later or elsewhere?
     refresh_route: bool = False  # is the caller's route suspect?
-    is_wrong_value: bool = False  # something that the caller gave can be no value, whatever servers say
-    may_be_stored: bool = False  # of a send: its message may be stored in spite of this error
+    is_wrong_value: bool = False  # the caller passed a value that no server would accept
+    may_be_stored: bool = False  # a send raised it, and its message may be stored all the same
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support `copy` and `pickle`, also of classes whose constructor takes other arguments than the message."""

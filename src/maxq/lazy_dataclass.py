@@ -28,7 +28,7 @@ def _dataclass(
         return partial(_dataclass, frozen=frozen, slots=slots, eq=eq, repr=repr, kw_only=kw_only)
     own = dict(vars(cls))
     if own.get("__hash__") is None and "__eq__" in own:
-        own.pop("__hash__", None)  # that is Python's, not the class's
+        own.pop("__hash__", None)  # set by Python, not by the class
     if not cls.__doc__:
         cls.__doc__ = cls.__name__
     bare: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
@@ -58,7 +58,7 @@ class _LazySignature:
 
     def __get__(self, _instance: object, owner: type) -> inspect.Signature:
         if owner.__init__ is not self._cls.__init__:  # type: ignore[misc]
-            raise AttributeError("__signature__")  # a subclass with a method of its own
+            raise AttributeError("__signature__")  # a subclass has a method of its own
         return inspect.signature(self._compile())
 
 

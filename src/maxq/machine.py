@@ -37,7 +37,7 @@ def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
     simulated = simulated_environment.get()
     if simulated is not None:
         return simulated()
-    from maxq.client.client_config import ClientEnvironment  # servers are no clients
+    from maxq.client.client_config import ClientEnvironment  # imported here, because servers need no client
 
     return ClientEnvironment(
         clock=SystemClock(),
@@ -110,7 +110,8 @@ def system_host() -> "Host":
     """Return the facts about this machine that a server's defaults depend on."""
     import resource
 
-    from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
+    # imported here: it loads the tables of a broker's settings, which clients do not need
+    from maxq.config.host import Host
 
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Host(

@@ -80,7 +80,7 @@ class AccessControl:
         )
         self.plain: PlainAclFiles | None = None
         if settings.acl_enable or auth.migrate_auth_from_v1_enabled:
-            from maxq.access import plain_acl_files  # brings yaml, which others do without
+            from maxq.access import plain_acl_files  # imported only here: it loads yaml, which only ACL 1.0 needs
 
             self.plain = plain_acl_files.PlainAclFiles(disk, PurePath(settings.home), clock=clock)
         self._own = _credentials(auth.inner_client_authentication_credentials)

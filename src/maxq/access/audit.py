@@ -22,7 +22,8 @@ from maxq.runtime.log_limits import LogThrottle, and_more
 
 log: Final = logging.getLogger("maxq.audit")
 
-#: Requests that change what a server is or holds; each that is not refused is a line, too.
+#: Requests that change a server's settings or data. Every allowed one is written to the audit log; refused requests
+#: always are.
 CHANGES: Final[frozenset[int]] = frozenset(
     {
         Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.UPDATE_BROKER_CONFIG,

@@ -134,7 +134,8 @@ class AuthAdmin:
         ext = request.ext
         text = ext.get("resource", "").strip()
         resource = Resource.parse(text) if text else None
-        if text and resource is None:  # Java takes it for none and deletes all
+        # Java ignores a resource that it cannot read, and deletes all policies of the subject
+        if text and resource is None:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, f"{text!r:.100} is no resource; nothing was deleted"
             )

@@ -53,7 +53,7 @@ class Guard:
 
     def outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
         """Record the outcome of an allowed request; `RemotingServer.on_outcome`."""
-        if not isinstance(response, _Refusal):  # that is written down
+        if not isinstance(response, _Refusal):  # a refusal was written to the audit log when it was made
             self.audit.note_outcome(connection, command, response)
 
     def also(self, connection: Connection, command: RemotingCommand, sent_to: str) -> RemotingCommand | None:

@@ -101,7 +101,8 @@ class PlainAclFiles:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 seen = await run_blocking(self._fingerprint)
-                is_settled, last = seen == last, seen  # what is being written has accounts missing, or is no YAML
+                # two equal looks: a file that is still being written may lack accounts or not parse
+                is_settled, last = seen == last, seen
                 if is_settled and seen not in (self._seen, complained):
                     complained = seen
                     async with self._changing:
@@ -219,7 +220,8 @@ class PlainAclFiles:
         """Rewrite the file from its present content on the disk, not from what was loaded: a person may be editing
         it."""
         tree = parse_yaml(self._disk.read(path), str(path)) if self._disk.exists(path) else {}
-        read_plain_acl([(str(path), tree)])  # somebody's edit that is no such file is not built upon
+        # raises if an edit has made the file unreadable: nothing is added to such a file
+        read_plain_acl([(str(path), tree)])
         if self._fingerprint() != stable:
             raise ConfigError(f"{path} was written by somebody else while it was read; try again")
         tree = tree or {}
@@ -250,7 +252,8 @@ def parse_yaml(data: bytes, name: str) -> Any:
     try:
         return yaml.load(data, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        place = getattr(error, "problem_mark", None)  # the error's own text quotes the lines, secrets in them
+        # only the place is told: the error's own text quotes lines, with secrets in them
+        place = getattr(error, "problem_mark", None)
         where = f" in line {place.line + 1}" if place is not None else ""
         raise ConfigError(f"{name} is not YAML{where}") from None
 

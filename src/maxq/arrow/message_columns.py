@@ -13,7 +13,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_id import host_text, offset_message_id
 
-#: What a consumer adds to the properties of a message that it gives out.
+#: Properties that a consumer adds to each message that it hands out.
 _OF_CONSUMERS: Final = (
     const.PROPERTY_MIN_OFFSET, const.PROPERTY_MAX_OFFSET, const.PROPERTY_CONSUME_START_TIMESTAMP,
 )  # fmt: skip

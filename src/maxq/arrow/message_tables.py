@@ -24,7 +24,8 @@ _PAIR_LISTS: Final = pa.large_list(pa.struct({"key": pa.string(), "value": pa.st
 _HEADERS: Final = pa.large_list(pa.struct({"key": pa.string(), "value": pa.binary()}))
 _WORDS: Final = pa.large_list(pa.large_string())
 _MAP: Final = "map<string,string>"
-_UNNAMED_INDEX: Final = re.compile("__index_level_[0-9]+__")  # that pandas hands over with the columns
+# name of a column into which pandas saves an index without a name
+_UNNAMED_INDEX: Final = re.compile("__index_level_[0-9]+__")
 _SPELLED: Final = {name.lower(): name for name in SINK_COLUMNS if name != "sendAt"}
 _POLLED: Final = {name.lower() for name in (*MESSAGE_COLUMNS, BODY_FAULT, *KAFKA_COLUMNS)}
 _BODIES: Final = ("body", "value")
@@ -37,7 +38,7 @@ _IN_WORDS: Final = {
 }
 #: What Arrow raises for a value that it cannot convert: a number too large, text that is no UTF-8.
 VALUE_ERRORS: Final = (pa.ArrowException, UnicodeDecodeError)
-_ID_DIGITS: Final = 12  # at the end of a unique key, which count up
+_ID_DIGITS: Final = 12  # digits at the end of a unique key that are a counter
 
 #: What became of each row, in the order of the table that was sent.
 RESULT_SCHEMA: Final = pa.schema(
@@ -100,7 +101,7 @@ def column_names(schema: pa.Schema, *, has_topic: bool) -> dict[str, str]:
         if not pa.types.is_null(field.type):
             _check_type(field, name)
             found.append((field.name, _kind(field.type)))
-        elif name in _BODIES:  # which rows must have; other columns of nulls alone say nothing
+        elif name in _BODIES:  # a body column is required; any other column that holds nulls alone is ignored
             found.append((field.name, "binary"))
     return check_columns(found, has_topic=has_topic)
 
@@ -157,13 +158,13 @@ def _kind(kind: pa.DataType) -> str:
     if types.is_map(kind) and _kind(kind.key_type) == _kind(kind.item_type) == "string":
         return _MAP
     if types.is_struct(kind) and all(_kind(field.type) in ("string", "null") for field in kind):
-        return _MAP  # what libraries make of dicts
+        return _MAP  # the type that libraries give to Python dicts
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         if not types.is_struct(kind.value_type):
             return f"array<{_kind(kind.value_type)}>"
         fields = [(field.name, _kind(field.type)) for field in kind.value_type]
         if fields == [("key", "string"), ("value", "string")]:
-            return _MAP  # what libraries without maps have in their place
+            return _MAP  # how libraries without a map type represent maps
         return f"array<struct<{','.join(f'{name}:{of}' for name, of in fields)}>>"
     return str(kind)
 
@@ -246,7 +247,7 @@ def topics_of(rows: SinkRows) -> list[str]:
 
 def first_bad_row(batch: pa.RecordBatch, check: Callable[[pa.RecordBatch], object]) -> int:
     """Return the first row of a batch that `check` refuses by an error, as it does the batch as a whole."""
-    good, bad = 0, len(batch)  # so many are good, and so many are not
+    good, bad = 0, len(batch)  # the first `good` rows are good; the bad row is before row `bad`
     while bad - good > 1:
         middle = (good + bad) // 2
         try:

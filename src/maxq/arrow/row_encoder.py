@@ -15,7 +15,7 @@ from maxq.errors import PipelineError, RemoteProtocolError
 from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message_queue import MessageQueue
 
-COUNTED_DIGITS: Final = 12  # of unique keys, at their end
+COUNTED_DIGITS: Final = 12  # digits at the end of a unique key that are a counter
 _RETRY_PREFIX: Final = "%RETRY%"
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
@@ -106,7 +106,7 @@ class RowEncoder:
         self._take = take
         self._keep = keep_properties
         self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
-        self._spare: list[bytearray] = []  # memory of bodies that were handed over
+        self._spare: list[bytearray] = []  # memory of request bodies that were handed over, for reuse
         self._with_digest = with_digest
         self.digest = 0
 
@@ -236,7 +236,7 @@ class RowEncoder:
                 return
             if one.count:
                 self._close(key)
-            else:  # larger than a request is wanted: it goes alone
+            else:  # the row is larger than a request should be: it is sent alone
                 row = chosen[first]
                 one.memory = bytearray(int(bodies.sizes[row] + texts.sizes[row]) + each)
 

@@ -51,9 +51,9 @@ KAFKA_COLUMNS: Final[dict[str, tuple[str, pa.DataType, str]]] = {
         "array<struct<key:string,value:binary>>",
     ),
 }
-#: A column that is made only where it is asked for: why a compressed body could not be decompressed, or, where inner
-#: batches are taken apart (by consumers and over the wire, not in files of a store), why a message that is marked as
-#: one is none; null for all others.
+#: Column that is made only on request: why a compressed body could not be decompressed; or, where inner batches are
+#: split (by consumers and over the wire, not in files of a store), why a message that is marked as a batch is not one;
+#: null for all other messages.
 BODY_FAULT: Final = "bodyFault"
 _TYPES: Final = (
     MESSAGE_COLUMNS

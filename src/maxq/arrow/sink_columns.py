@@ -54,7 +54,7 @@ SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "partition": _INTEGERS,
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-#: What reading gives and no producer says.
+#: Columns that a read returns and that a producer cannot set.
 _BROKERS_OWN: Final = {
     "timestamp": "a broker stores the time at which it takes a message (a delay is deliverTimestamp, a pace sendAt)",
     "offset": "a broker gives a message its place",
@@ -291,7 +291,7 @@ def _words(keys: Any) -> Any:
         raise PipelineError("a key in column keys is null; leave it out")
     if pc.any(pc.match_substring(words, const.KEY_SEPARATOR)).as_py():
         raise PipelineError("a key in column keys has a blank, which RocketMQ puts between keys: it would be two keys")
-    # Spark says "no element is null" in the type, which Arrow's joining does not know
+    # Spark's type says that no element is null; Arrow's join does not know that
     lists = keys.cast(pa.large_list(pa.large_string()))
     return pc.binary_join(lists, pa.scalar(const.KEY_SEPARATOR, pa.large_string()))
 

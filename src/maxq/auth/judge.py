@@ -29,7 +29,7 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     **REPEATED,
 }
 
-_MOST_REMEMBERED: Final = 10_000  # of one session
+_MOST_REMEMBERED: Final = 10_000  # most permissions that one session remembers
 
 
 class DenialCause(Enum):

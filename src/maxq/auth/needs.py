@@ -39,7 +39,8 @@ _DELETE: Final = (Action.DELETE,)
 _SUB_OR_GET: Final = (Action.SUB, Action.GET)
 _SUB_OR_UPDATE: Final = (Action.SUB, Action.UPDATE)
 
-#: Behind the cluster's name: where replies are stored, which are pushed to the client that asked.
+#: The topic that stores replies is named after the cluster, with this suffix; replies are pushed to the client that
+#: asked.
 _REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 _BROKERS_OWN_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_TRANS_", "RMQ_SYS_ROCKSDB_TRANS_")
 _BROKERS_OWN: Final = frozenset({"SCHEDULE_TOPIC_XXXX", "TRANS_CHECK_MAX_TIME_TOPIC"})  # RocketMQ's names
@@ -334,7 +335,7 @@ NEEDS: Final[Mapping[int, Row]] = {
     # topics and groups
     Code.UPDATE_AND_CREATE_TOPIC: Row(_fields(_CREATE, _TOPIC)),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: Row(_cluster(_UPDATE), in_rocketmq=False),
-    # names queues of other brokers, which then are asked in this broker's name
+    # this command names queues of other brokers, which this broker then asks on its own authority
     Code.UPDATE_AND_CREATE_STATIC_TOPIC: Row(_cluster(_UPDATE), in_rocketmq=False),
     Code.DELETE_TOPIC_IN_BROKER: Row(_fields(_DELETE, _TOPIC)),
     Code.MAXQ_PURGE_TOPIC: Row(_cluster(_UPDATE)),
@@ -426,7 +427,8 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.NOTIFY_BROKER_ROLE_CHANGED: Row(_cluster(_UPDATE)),
     Code.MAXQ_HAND_BACK_POPS: Row(_cluster(_UPDATE)),
     Code.MAXQ_COPY_POPS: Row(_cluster(_UPDATE)),
-    Code.MAXQ_AWAIT_TABLE_CHANGE: Row(_cluster(_UPDATE)),  # who asks counts as a copy of the tables
+    # whoever asks counts as a copy of the tables, so it needs the right to change them
+    Code.MAXQ_AWAIT_TABLE_CHANGE: Row(_cluster(_UPDATE)),
     Code.AUTH_CREATE_USER: Row(_cluster(_UPDATE)),
     Code.AUTH_UPDATE_USER: Row(_cluster(_UPDATE)),
     Code.AUTH_DELETE_USER: Row(_cluster(_UPDATE)),

@@ -26,7 +26,7 @@ from maxq.auth.address_pattern import AddressPattern, address_pattern
 from maxq.errors import ConfigError
 from maxq.lazy_dataclass import dataclass
 
-_SHORTEST: Final = 7  # characters of an access key or a secret
+_SHORTEST: Final = 7  # fewest characters of an access key or a secret
 
 
 class Permission(IntFlag):

@@ -25,7 +25,7 @@ _ADMIN: Final[frozenset[int]] = frozenset(
     {
         Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_BROKER_CONFIG, Code.DELETE_TOPIC_IN_BROKER,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.DELETE_SUBSCRIPTIONGROUP,
-        # Java lets every account change accounts; nobody can mean that
+        # Java lets every account change accounts, which cannot be intended
         Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         # reads that brokers of ACL 1.0 did not have: of users and policies, and of messages that wait
         Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL, Code.MAXQ_LIST_TIMER_MESSAGES,
@@ -41,8 +41,8 @@ _CHECKED_BY_JAVA: Final[frozenset[int]] = frozenset(
         Code.GET_CONSUMER_LIST_BY_GROUP, Code.UPDATE_CONSUMER_OFFSET,
     }
 )  # fmt: skip
-#: Reads that are not for everybody, as others are: the broker passes them on to clients of the group, or makes the
-#: group that is asked for.
+#: Reads that need a permission although other reads do not: the broker passes them on to clients of the group, or they
+#: create the group that is asked for.
 _MORE_THAN_READS: Final[frozenset[int]] = frozenset(
     {
         Code.GET_CONSUMER_RUNNING_INFO, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, Code.GET_SUBSCRIPTIONGROUP_CONFIG,

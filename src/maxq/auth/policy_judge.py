@@ -135,7 +135,7 @@ class PolicyJudge:
 
     def _authorize(self, command: RemotingCommand, access_key: str, source_ip: str) -> Refused | None:
         user = self._tables.users.get(access_key)
-        if user is None:  # the code need not be signed, but it needs a permission
+        if user is None:  # the request need not be signed, but it needs a user with the permission
             return Refused(DenialCause.NO_CREDENTIALS, access_key, f"User:{access_key} not found.")
         if user.is_disabled:
             return Refused(DenialCause.DISABLED_USER, access_key, f"User:{access_key} is disabled.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from maxq.codes import MQVersion
 from maxq.lazy_dataclass import dataclass
 
-if TYPE_CHECKING:  # it brings OpenSSL's functions, for which most clients have no use
+if TYPE_CHECKING:  # imported for types only: `hmac` loads OpenSSL, which most clients do not need
     from maxq.auth.signing_cy import SigningKey
 
 ACCESS_KEY: Final = "AccessKey"

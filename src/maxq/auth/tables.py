@@ -39,7 +39,7 @@ class AccessTables:
         self.users: dict[str, User] = {}
         self.acls: dict[str, Acl] = {}  # by subject
         self.version = Version(0)
-        self._secret_since: dict[str, int] = {}  # user → number of the version with which the password came
+        self._secret_since: dict[str, int] = {}  # user → version number with which the password was set
 
     def replace_all(self, users: Iterable[User], acls: Iterable[Acl]) -> None:
         """Replace all users and rules with those of a file."""

@@ -123,7 +123,7 @@ log = logging.getLogger(__name__)
 _FIRST_REGISTRATION_SECONDS = 6.0  # a name server that does not answer must not keep the broker from serving
 _VIP_DISTANCE = 2
 _CHANNEL_SCAN_SECONDS = 10.0
-#: What the VIP port does not serve.
+#: Requests that are refused on the VIP port.
 _VIP_EXCLUDED = (
     RequestCode.PULL_MESSAGE,
     RequestCode.LITE_PULL_MESSAGE,
@@ -165,9 +165,9 @@ class BrokerController:
         self._running = False
         self._failure_listener: Callable[[str, BaseException], None] = self._stop_after_failure
         self._stopping: asyncio.Task[None] | None = None
-        self._notes: set[asyncio.Task[None]] = set()  # writing what was found out about the log
-        self._closed: asyncio.Event | None = None  # since `start`: everything is closed
-        self._why_not: MaxQError | None = None  # a start that is under way does not succeed
+        self._notes: set[asyncio.Task[None]] = set()  # tasks that record in a file what was found out about the log
+        self._closed: asyncio.Event | None = None  # made by `start`; set when everything is closed
+        self._why_not: MaxQError | None = None  # the reason why a start that is under way will fail
         self._registering: asyncio.Task[None] | None = None
         self._make_environment(disk, clock, rng, access)
         self._make_tables()
@@ -739,7 +739,7 @@ class BrokerController:
             self._start_services()
             await self._register_first()
             self._refuse_to_go_on()
-        except BaseException:  # told to end while a name server takes its time
+        except BaseException:  # the start may be cancelled while it waits for a name server
             await self.shutdown()
             raise
         self.failover.acting.start()
@@ -783,7 +783,8 @@ class BrokerController:
 
     async def _load(self) -> None:
         role = self._settings.store.broker_role
-        await run_blocking(self.store.lock)  # a broker that just ends here writes its tables last
+        # waits for a broker that is ending on this folder: it writes its tables last
+        await run_blocking(self.store.lock)
         await run_blocking(self.store_owner.check, role)
         self.ha_service.set_apart(self.store_owner.log_is_another and role == SLAVE, self._log_compared)
         for table in self._persistent_tables():
@@ -792,14 +793,15 @@ class BrokerController:
         self.topics.create_system_topics()
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
-        await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
+        # after a crash it takes long; on a thread, so that the loop can still handle signals
+        await run_blocking(self.store.load)
         if self.table_records is not None:
             self.table_records.start()
         self.offsets.follow_deletions(self.store.deletions.since, self.store.deletions.newest, self.store.max_offset)
         self.store.set_deletion_listener(self._take_deletion)
         await run_blocking(self.topics.begin, self._topics_with_messages)
         slave_until = 0
-        if role != SLAVE:  # who becomes the master later looks then (RoleService)
+        if role != SLAVE:  # a slave that becomes master later does this then (RoleService)
             was_slave = self.store_owner.was_slave
             self.store.reader.may_lack_messages |= was_slave
             if was_slave:
@@ -940,7 +942,7 @@ class BrokerController:
         await self.ha_service.shutdown()
         await asyncio.gather(*self._notes)
         await self.log_care.shutdown()
-        self.timed.service.release()  # if the start failed behind its load
+        self.timed.service.release()  # frees the timer if the start failed after it was loaded
         if self.table_records is not None:
             await self.table_records.stop()
         if self.dledger is not None:

@@ -101,7 +101,7 @@ def _run(words: list[str]) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     try:
-        # Not `group.main`: it makes 1 of a reader that has gone, and 130 of an end of input.
+        # not `group.main`, which exits with 1 when a reader has gone and with 130 at the end of the input
         with group.make_context("maxq", words) as context:
             group.invoke(context)
         return ExitCode.DONE
@@ -122,7 +122,7 @@ def _run(words: list[str]) -> int:
         raise
     except OSError as error:
         return _fail(error_line(error), ExitCode.FAILED)
-    except UnicodeEncodeError as error:  # only names of files may have such bytes
+    except UnicodeEncodeError as error:  # only file names can have such bytes
         if error.reason != "surrogates not allowed":
             raise
         return _fail(f"{error.object!r:.80} has bytes that are no UTF-8; correct the argument", ExitCode.WRONG_USE)

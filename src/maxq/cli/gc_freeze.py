@@ -10,10 +10,10 @@ the last look at all had found: garbage stays bounded, and who fills tables pays
 import gc
 from typing import Any, Final
 
-#: Set aside before all is looked at again, at least.
+#: Objects that are frozen at least before all are examined again.
 _LEAST: Final = 200_000
 _FULL: Final = 2
-_USUAL_THRESHOLDS: Final = (700, 10, 10)  # Python's, which the start of a program raises
+_USUAL_THRESHOLDS: Final = (700, 10, 10)  # Python's thresholds; the start of a program raises them
 
 
 class SurvivorFreeze:
@@ -22,7 +22,7 @@ class SurvivorFreeze:
     def __init__(self, least: int = _LEAST) -> None:
         """`least` is the number of objects that are set aside at least before all are examined again."""
         self._least = least
-        self._set_aside = 0  # since all were looked at
+        self._set_aside = 0  # objects that were frozen since all were examined
         self._limit = least
 
     def start(self) -> None:
@@ -42,7 +42,7 @@ class SurvivorFreeze:
             return
         if phase == "start":
             if self._set_aside >= self._limit:
-                gc.unfreeze()  # before the collector takes its list: it looks at all
+                gc.unfreeze()  # done before the collector takes its list, so that it examines all objects
                 self._set_aside = -1
             return
         survivors = len(gc.get_objects(generation=_FULL))

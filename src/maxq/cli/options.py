@@ -27,7 +27,7 @@ def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[st
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"{option} {pair!r:.24} is not KEY=VALUE")  # a secret may stand further behind
+            raise ConfigError(f"{option} {pair!r:.24} is not KEY=VALUE")  # shortened, because a secret may follow
         found[key.strip()] = value.strip()
     return found
 
@@ -52,7 +52,8 @@ def server_address(text: str | None) -> str | None:
     Raises:
         typer.BadParameter: it is no host or host:port.
     """
-    return _with_port(text, DEFAULT_BROKER_PORT) if text else text  # what an empty text means, commands know
+    # what an empty value means is decided by the command
+    return _with_port(text, DEFAULT_BROKER_PORT) if text else text
 
 
 def name_servers(text: str | None) -> str | None:
@@ -108,7 +109,7 @@ def _with_port(address: str, port: int | None) -> str:
         split_address(address)
     except LocalProtocolError as error:
         raise typer.BadParameter(str(error)) from None
-    if not host or not address[len(host) :].startswith(":"):  # [::1]x:1
+    if not host or not address[len(host) :].startswith(":"):  # refuses [::1]x:1
         raise typer.BadParameter(f"an address is host:port, not {address!r:.100}")
     return address
 

@@ -34,7 +34,7 @@ def config_of(kind: type[T], settings: Mapping[str, Any]) -> T:
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for name in settings:
         if name not in known:
-            from difflib import get_close_matches  # for mistakes alone
+            from difflib import get_close_matches  # imported only when an error is explained
 
             near = get_close_matches(name, known, n=1, cutoff=_LIKENESS)
             hint = f"did you mean {near[0]}?" if near else f"maxq.client.client_config.{kind.__name__} lists them all"

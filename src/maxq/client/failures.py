@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _MOST_KNOWN: Final = 100  # errors of which a client remembers that their traceback was logged
 _MOST_CHARACTERS: Final = 300  # of an error in a line
 
-#: Called on the client's event loop with an exception that the client goes on after.
+#: Called on the client's event loop with an exception after which the client continues.
 OnFailure = Callable[[Exception], object]
 
 

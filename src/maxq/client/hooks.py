@@ -29,7 +29,7 @@ from maxq.runtime.interfaces import Clock
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_known_errors = KnownErrors()  # of the hooks of this process
+_known_errors = KnownErrors()  # errors of this process's hooks whose tracebacks were logged
 
 
 # --- sending ---

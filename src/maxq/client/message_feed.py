@@ -34,13 +34,13 @@ class MessageFeed:
         self.on_result = on_result
         self._messages: deque[Numbered] = deque()
         self._numbers = itertools.count()
-        self._waiting: deque[asyncio.Future[None]] = deque()  # tasks
+        self._waiting: deque[asyncio.Future[None]] = deque()  # futures of tasks that wait for messages
         self._is_waking = False
-        # Locked while the thread is to wait. No threading.Event: its methods hold a lock, for which the loop would wait
-        # when a signal handler has interrupted the thread there and waits for the loop.
+        # Held while the thread is to wait. Not a threading.Event: its methods hold a lock for which the event loop
+        # would wait when a signal handler has interrupted the thread inside of them and itself waits for the loop.
         self._no_room = threading.Lock()
-        self._is_ended = False  # by the thread
-        self._is_closed = False  # by who takes
+        self._is_ended = False  # set by the thread: no more messages come
+        self._is_closed = False  # set by the reader: it takes no more messages
 
     # --- the thread ---
 
@@ -63,7 +63,7 @@ class MessageFeed:
     def _wake_soon(self) -> None:
         if not self._is_waking:
             self._is_waking = True
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who takes
+            with contextlib.suppress(RuntimeError):  # the event loop has ended, and with it the reader
                 self._loop.call_soon_threadsafe(self._wake)
 
     # --- the loop ---
@@ -86,7 +86,7 @@ class MessageFeed:
                 return []
             turn = self._loop.create_future()
             self._waiting.append(turn)
-            if messages or self._is_ended:  # given between the two looks
+            if messages or self._is_ended:  # given between the two checks
                 turn.cancel()
                 continue
             await turn
@@ -99,7 +99,7 @@ class MessageFeed:
         return taken
 
     def _make_room(self) -> None:
-        with contextlib.suppress(RuntimeError):  # there is room already
+        with contextlib.suppress(RuntimeError):  # the lock is free: there is room already
             self._no_room.release()
 
     def give_up(self) -> None:

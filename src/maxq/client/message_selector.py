@@ -42,7 +42,7 @@ def expression_of(selection: str | MessageSelector, expression_type: str) -> tup
     if not isinstance(expression_type, str):
         raise WrongArgumentError(f"the type of an expression is TAG or SQL92, not {expression_type!r:.60}")
     if not is_tag_type(expression_type):
-        from maxq.filter.languages import compile_expression  # its parser takes time to load
+        from maxq.filter.languages import compile_expression  # imported on use: its parser takes time to load
 
         compile_expression(expression_type, selection)
     return selection, expression_type

@@ -14,7 +14,7 @@ from maxq.lazy_dataclass import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
-#: Descriptors; mappings leave half of them to what else must be opened (runtime/files/system.py).
+#: File descriptors that mappings leave to other files and sockets, at most (runtime/files/system.py).
 _LEFT_TO_FILES: Final = 512
 
 

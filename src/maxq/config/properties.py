@@ -61,7 +61,8 @@ def edit_properties(text: str, changes: Mapping[str, str]) -> str:
         if not kept[-1].endswith(("\n", "\r")):
             kept[-1] += "\n"
         if not _is_comment(kept[-1]) and _continues(_natural_lines(kept[-1])[-1]):
-            # an empty line, so that the continuation the text ends in swallows nothing; after a lone \r, one \n is none
+            # An empty line ends the last entry, even one that ends with a continuation; behind a lone \r, one \n is no
+            # empty line.
             kept[-1] += "\n\n" if kept[-1].endswith("\r") else "\n"
     kept.append(format_properties(added))
     return "".join(kept)

@@ -42,7 +42,7 @@ MOST_BY_UNIT: Final = {
 HOUR_MS: Final = 3_600_000
 MONTH_MS: Final = 31 * 24 * HOUR_MS
 YEAR_MS: Final = 366 * 24 * HOUR_MS
-#: What Java's files say where something shall never happen; a day is too little then.
+#: What Java's files contain to say "never"; the usual bound of a day would be too small there.
 MOST_OF_JAVA: Final = 2**31 - 1
 
 T = TypeVar("T", bool, int, float, str)
@@ -115,7 +115,7 @@ class Setting:
     name: str
     kind: type
     default: Value
-    doc: str  # of an accepted setting: why it has no effect
+    doc: str  # for an accepted setting without effect: the reason
     unit: str = ""
     low: float | None = None
     high: float | None = None
@@ -235,7 +235,7 @@ class SettingsTable:
     """Base of the settings classes: the methods that dataclasses would compile for hundreds of fields at every start.
     Values are given by name; missing ones have their default."""
 
-    #: By RocketMQ's name the values of settings that are accepted and have no effect, where they are not the default.
+    #: Values of settings that are accepted and have no effect, by RocketMQ's name, if they are not the default.
     accepted: Mapping[str, Value] = field(default_factory=dict)
 
     def __init__(self, **values: Any) -> None:
@@ -288,7 +288,7 @@ def settings_of(config: type) -> tuple[Setting, ...]:
     rows = []
     for item in fields(config):
         row: _Row | None = item.metadata.get(_ROW)
-        if row is None:  # `accepted`
+        if row is None:  # a setting that is accepted and has no effect
             continue
         rows.append(
             Setting(

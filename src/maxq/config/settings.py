@@ -103,7 +103,7 @@ class Settings:
             if name not in rows:
                 reason = unknown(name, [type(config) for config in self.configs()], source)
             else:
-                # every class that has the name must take the value
+                # several classes may have a setting of this name: each must accept the value
                 new = [row.format(row.parse(text, source)) for row in rows[name]][-1]
                 if new == now[name]:
                     continue
@@ -128,7 +128,7 @@ class Settings:
         if not any(row.acted for row in rows):
             if rows[0].kind is not str:
                 return ""
-            # a text may be a path or an address, which Java's server would act on if it is started on this file
+            # it may be a path or an address, on which a Java server would act if it were started with this file
             return f"{source}: {name} is accepted for compatibility only, MaxQ does not act on it; set it in its file"
         if not all(row.live for row in rows if row.acted):
             return f"{source}: {name} can not change while the server runs; set it in its file and restart"

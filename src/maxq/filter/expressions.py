@@ -81,7 +81,7 @@ class ExpressionBuilder:
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
-        self._uses = 0  # of names
+        self._uses = 0  # uses of names in the expression
         self._searches = 0
 
     def finish(self, operand: Operand) -> Predicate:
@@ -139,8 +139,8 @@ class ExpressionBuilder:
 
     def either(self, left: Operand, right: Operand) -> BooleanExpression:
         one, other = self.as_truth(left), self.as_truth(right)
-        if isinstance(one.node, nodes.AnyOf):  # a OR b OR c is one row, however long
-            one.node.nodes.append(other.node)  # nobody else has it: the parser reads from left to right
+        if isinstance(one.node, nodes.AnyOf):  # a OR b OR c becomes one row, whatever its length
+            one.node.nodes.append(other.node)  # no other node refers to it, because the parser reads from left to right
             return BooleanExpression(one.node, max(one.depth, _deeper(other)))
         return BooleanExpression(nodes.AnyOf([one.node, other.node]), max(_deeper(one), _deeper(other)))
 

@@ -122,7 +122,8 @@ def compare_values(left: Value, right: Value) -> int:
     """
     if isinstance(left, bool):
         if isinstance(right, str):
-            raise FilterEvaluationError(f"{left} can not be compared with the text {right!r:.80}")  # a cast fails there
+            # Java's cast fails there
+            raise FilterEvaluationError(f"{left} can not be compared with the text {right!r:.80}")
         return left - right if isinstance(right, bool) else -1
     if isinstance(left, str):
         return _compare_text(left, right)

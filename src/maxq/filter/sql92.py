@@ -26,7 +26,7 @@ _CACHED_EXPRESSIONS: Final = 1_000
 _KINDS: Final = {"CONTAINS": nodes.CONTAINS, "STARTSWITH": nodes.STARTS_WITH, "ENDSWITH": nodes.ENDS_WITH}
 #: What can hold two dashes: texts and comments, the last of them perhaps without an end.
 _PIECES: Final = re.compile(r"'(?:''|[^'])*(?:'|$)|/\*.*?(?:\*/|$)|--[^\n\r]*(?:\r\n|\n|\r)", re.DOTALL)
-#: What is counted: texts, names and numbers, and each sign by itself (those of comments, too).
+#: Words that are counted: texts, names and numbers, and each sign by itself, also in comments.
 _WORDS: Final = re.compile(r"'(?:''|[^'])*(?:'|$)|[\w$.]+|\S")
 #: Keywords and their terminals; a terminal that begins with _ leaves no trace in the tree.
 _KEYWORDS: Final = {
@@ -160,7 +160,7 @@ def _short(expression: str) -> str:
     return repr(expression if len(expression) <= 200 else expression[:200] + "…")
 
 
-#: What other dialects of SQL have → how it is said here.
+#: Syntax of other SQL dialects → how RocketMQ's writes the same.
 _OTHERWISE: Final = {
     "!": "; not equal is <>",
     "&": "; write AND",

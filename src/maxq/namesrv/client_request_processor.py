@@ -60,7 +60,8 @@ class ClientRequestProcessor:
         route = self._routes.pickup_topic_route_data(topic)
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{_FAQ}"
-            if not self._routes.has_brokers:  # it has just been started: who asks may ask again in a moment
+            # the name server has just been started: the client may ask again in a moment
+            if not self._routes.has_brokers:
                 remark = f"[{Cause.NO_BROKER}]{remark}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         if self._settings.namesrv.order_message_enable:

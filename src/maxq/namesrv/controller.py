@@ -189,5 +189,5 @@ async def _every(seconds: Callable[[], float], work: Callable[[], None]) -> None
         await asyncio.sleep(seconds())
         try:
             work()
-        except Exception:  # the next turn is still wanted
+        except Exception:  # a failure must not prevent the next turn
             _log.exception("%s failed", work)

@@ -82,10 +82,12 @@ class RouteInfoManager:
         self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._filters: dict[BrokerAddrInfo, list[str]] = {}
         self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
-        self._displaced: dict[tuple[str, int], str] = {}  # living brokers whose name and id another has taken
-        self._unfinished: deque[Iterator[None]] = deque()  # what was begun and is worked off in steps, in this order
-        self.when_unfinished: Callable[[], None] = lambda: None  # told that `work_off` has something to do
-        self._revision = 0  # goes up with every change of what a registration may depend on or bring about
+        # (cluster, id) → address of a living broker whose place another broker has taken
+        self._displaced: dict[tuple[str, int], str] = {}
+        # work that was begun and continues step by step, in this order
+        self._unfinished: deque[Iterator[None]] = deque()
+        self.when_unfinished: Callable[[], None] = lambda: None  # called when `work_off` has something to do
+        self._revision = 0  # increases with every change that a registration may depend on or cause
 
     # --- brokers come -------------------------------------------------------------------------------------------
 
@@ -135,7 +137,7 @@ class RouteInfoManager:
         live = self._enter_live(new, now_ms)
         is_alone = True
         if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
-            live.data_version = DataVersion()  # until all is entered
+            live.data_version = DataVersion()  # stays empty until all topics are entered
             is_alone = yield from self._take_topics(new, group, live, first=first, changed=changed)
             if self._live.get(BrokerAddrInfo(new.cluster_name, new.broker_addr)) is not live:
                 return RegisterBrokerResult()
@@ -270,7 +272,7 @@ class RouteInfoManager:
                 continue
             if not changed and known.get(topic) == queue:
                 continue
-            if mapping is not None:  # before the queues: a static topic does not look like an ordinary one in between
+            if mapping is not None:  # before its queues, so that a static topic never looks like an ordinary one
                 self._map(topic, new.broker_name, mapping)
             elif says_which_are_static:
                 self._forget_in(self._mappings, topic, new.broker_name)
@@ -293,7 +295,8 @@ class RouteInfoManager:
         return new.is_whole and new.broker_id == MASTER_ID and is_in_group
 
     def _map(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo) -> None:
-        is_its_own = (mapping.bname or broker_name) == broker_name  # what is another's, that one announces
+        # a queue of another broker is announced by that broker
+        is_its_own = (mapping.bname or broker_name) == broker_name
         if is_its_own and 0 <= mapping.total_queues <= MAX_QUEUES:
             self._mappings.setdefault(topic, {})[broker_name] = mapping
 
@@ -499,7 +502,7 @@ class RouteInfoManager:
         if not brokers:
             return None
         route = TopicRouteData(
-            # a name that is gone may have entries that are not yet removed
+            # a removed name may still have entries that wait for their removal
             queue_datas=[queue for name, queue in queues.items() if name in self._groups],
             broker_datas=brokers,
             filter_server_table=self._filter_servers(brokers),

@@ -89,7 +89,7 @@ def using_session(
     try:
         yield session
     finally:
-        with suppress(ConnectionError, Py4JNetworkError):  # a Java that is gone has ended it
+        with suppress(ConnectionError, Py4JNetworkError):  # the Java process is gone, and the session with it
             session.stop()
 
 
@@ -119,7 +119,7 @@ def prepare(spark: SparkSession) -> SparkSession:
     """Set the options that the formats need in any session, and return it."""
     for name, value in NEEDED.items():
         spark.conf.set(name, value)
-    if not is_remote():  # Spark Connect: the session is in another process
+    if not is_remote():  # with Spark Connect the session is in another process
         _use_this_python(spark)
         _write_from_any_thread()
         _add_rule(spark)

@@ -34,9 +34,9 @@ from maxq.runtime.holds import BATCH, LONG_BATCH, Holds
 
 log: Final = logging.getLogger("maxq.remoting")
 
-_MOST: Final = 256  # arrivals of one turn
-_REST_S: Final = 0.001  # at most, while `may_rest` says so
-_FEW: Final = 3  # connections that send; with fewer there is little to take together, and a transport is 1 µs faster
+_MOST: Final = 256  # most arrivals that are read in one turn
+_REST_S: Final = 0.001  # longest rest while `may_rest` allows one
+_FEW: Final = 3  # fewest sending connections for which batching is worth it; with fewer, a transport is 1 µs faster
 
 
 class BatchedReads:

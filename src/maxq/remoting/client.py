@@ -45,7 +45,8 @@ _WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
 _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
 _FIRST_ROOM: Final = 4 << 20  # bytes; a client has few connections, all to servers of its choice
 _KEPT_ROOM: Final = 32 << 20  # bytes that large answers have used, and others will
-_UNFINISHED_LIMIT: Final = 1 << 40  # bytes; we chose the servers, and they answer what we ask
+# bytes; practically no limit, because this process has chosen the servers and what it asks them
+_UNFINISHED_LIMIT: Final = 1 << 40
 
 
 class RemotingClient(RemotingEndpoint):
@@ -71,7 +72,8 @@ class RemotingClient(RemotingEndpoint):
             write_marks=_WRITE_MARKS,
             request_limit=config.client_async_semaphore_value,
         )
-        self._cancelled_wait_s = CANCELLED_WAIT_S  # answers to brokers call listeners
+        # limits how long handlers may run, because answers to brokers call the application's listeners
+        self._cancelled_wait_s = CANCELLED_WAIT_S
         self.first_room = _FIRST_ROOM
         self.make_room = ReusedMemory(_KEPT_ROOM).take
         self._config = config
@@ -79,7 +81,7 @@ class RemotingClient(RemotingEndpoint):
         self._tls = tls
         self._by_address: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
-        self._given_up: dict[str, str] = {}  # attempts to connect that end now: why
+        self._given_up: dict[str, str] = {}  # address → why its connection attempt ends now
         self._name_servers: list[str] = []
         self._name_server_index = 0
         self._is_closed = False
@@ -230,9 +232,9 @@ class RemotingClient(RemotingEndpoint):
         try:
             _, connection = await loop.create_connection(make, host, port)
         except BaseException:
-            for connection in made:  # uvloop does not tell a connection that it gives up that this is its end
+            for connection in made:  # uvloop does not report the end of a connection that it gives up
                 if connection.ready is not None:
-                    connection.ready.cancel()  # nobody waits for it
+                    connection.ready.cancel()  # nobody waits for the handshake any more
                 connection.abort("given up when it had just been made")
                 loop.call_soon(self._forget_given_up, connection)
             raise
@@ -356,7 +358,7 @@ class RemotingClient(RemotingEndpoint):
                 if left:
                     address = left.pop(0)
                     asked[asyncio.create_task(self.invoke(address, command, max(1, deadline - now)))] = address, now
-                patience = None  # each request ends at the deadline
+                patience = None  # no timeout: each request has its own deadline
                 if left or answers:
                     patience = max(0.0, SILENT_SECONDS - (now - max(since for _, since in asked.values())) / 1000)
                 done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
@@ -376,7 +378,8 @@ class RemotingClient(RemotingEndpoint):
         finally:
             for task in asked:
                 if not task.cancel() and not task.cancelled():
-                    task.exception()  # it ended in the same turn as the one that counts
+                    # marks the exception as retrieved: the task ended in the same turn as the one that counts
+                    task.exception()
         if not answers:
             raise self._unanswered(failure)
         return min(answers, key=lambda answer: answer.code == ResponseCode.SYSTEM_ERROR)
@@ -388,14 +391,14 @@ class RemotingClient(RemotingEndpoint):
         several = "" if len(self._name_servers) == 1 else f" (asked: {', '.join(self._name_servers)})"
         message = f"no name server answers{several}: {failure}"
         if isinstance(failure, UntrustedServerError):
-            return failure.told_as(message)  # it runs, and can be reached
+            return failure.told_as(message)  # the name server runs and can be reached
         remedy = "see whether one runs there (namesrv_addr), and whether it can be reached from here"
         if self._tls is None and isinstance(failure, RemotingSendError):
             remedy += "; a server that takes only TLS closes other connections (use_tls, --tls)"
         return failure.told_as(message, remedy)
 
     def _prefer(self, name_server: str) -> None:
-        if name_server in self._name_servers:  # the list may be another one by now
+        if name_server in self._name_servers:  # the list may have changed meanwhile
             self._name_server_index = self._name_servers.index(name_server)
 
 
@@ -413,7 +416,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 def _reason(error: OSError | UnicodeError | RemotingSendError) -> str:
     """Return an error's text without the address and the number that asyncio puts before it."""
-    if isinstance(error, UnicodeError):  # of the codec `idna`
+    if isinstance(error, UnicodeError):  # raised by the codec `idna`
         return "the host is no name that a machine can have"
     number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number) if number is not None and number > 0 else getattr(error, "strerror", None) or str(error)

@@ -43,11 +43,12 @@ log: Final = logging.getLogger("maxq.remoting")
 #: Bytes of the buffer all connections of an endpoint receive into.
 RECEIVE_BUFFER_SIZE: Final = 256 * 1024
 OWN_BUFFER_START: Final = 64 * 1024
-_JOINED_AT_MOST: Final = 1024 * 1024  # bytes that a transport may copy into one piece, as it does with several
-_FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arrival is worked off
+_JOINED_AT_MOST: Final = 1024 * 1024  # most bytes that a transport copies in order to join several pieces
+_FLUSH_AT: Final = 512 * 1024  # bytes of waiting answers that are sent before more of an arrival is handled
 
 _TLS_RECORD: Final = 0x16
-_FAST_PATH_ARRIVALS: Final = 4  # after so many in a row a connection may be read together with others
+# arrivals on the fast path in a row after which a connection may be read together with others
+_FAST_PATH_ARRIVALS: Final = 4
 
 # --- what a connection needs of others --------------------------------------------------------------------------------
 
@@ -107,20 +108,20 @@ class Pieces(Protocol):
 class Endpoint(Protocol):
     """Interface of the server or client to which a connection belongs."""
 
-    turn_seconds: float  # processors work on requests of one arrival so long, then other connections get their turn
+    turn_seconds: float  # time for requests of one arrival before other connections get their turn
     receive_buffer: bytearray
     receive_view: memoryview
     frame_limit: int  # bytes of a whole frame
-    answer_limit: int  # bytes of the frame of an answer: more than that a client does not take
-    header_limit: int  # bytes of its header
+    answer_limit: int  # most bytes of an answer's frame: a client accepts no more
+    header_limit: int  # most bytes of a header
     first_room: int  # bytes that are made for a large frame at first, however little of it has come
-    make_room: Callable[[int], bytearray]  # makes so many, or more, for a large frame
-    unsent_limit: int  # bytes a transport may hold
+    make_room: Callable[[int], bytearray]  # makes a buffer of at least so many bytes for a large frame
+    unsent_limit: int  # most bytes that a transport may hold
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
     request_limit: int  # requests of ours that may wait for answers on one connection
     batch_path: BatchPath | None
-    holds: Holds  # what took long
-    unfinished: UnfinishedFrames  # what its connections keep of frames that have not come as a whole
+    holds: Holds  # counts what took long
+    unfinished: UnfinishedFrames  # bytes of incomplete frames that its connections keep
 
     @property
     def batched_reads(self) -> Reader:
@@ -148,7 +149,7 @@ class Endpoint(Protocol):
     def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
 
 
-#: Who waits for an answer: a future, or a function that is called with the answer, or with None if none comes.
+#: Receiver of an answer: a future, or a function that is called with the answer, or with None if none comes.
 _Waiter = asyncio.Future[RemotingCommand] | Callable[[RemotingCommand | None], None]
 
 
@@ -185,25 +186,27 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._detecting = detect
-        self.is_introduced = False  # a load balancer has said whom it speaks for; what comes now is the client's
+        # a load balancer has said for which client it speaks; the following bytes are the client's
+        self.is_introduced = False
         self._tls = tls
         self.partial = b""
         self.own_buffer: bytearray | None = None
-        self.given_buffer: bytearray | None = None  # that is worked off and will not be written again
-        self.has_unfinished = False  # entered in the endpoint's unfinished frames
-        self.is_known = False  # a request of it was let through
+        self.given_buffer: bytearray | None = None  # a buffer that is being handled and will not be written again
+        self.has_unfinished = False  # it is listed in the endpoint's unfinished frames
+        self.is_known = False  # one of its requests was allowed
         self._own_filled = 0
-        self._own_end = 0  # so many bytes of it are used
+        self._own_end = 0  # bytes of the own buffer that are handled
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._in_pass = False
-        self._is_writing = False  # what was in `_out` is given to the transport
+        self._is_writing = False  # the transport is being given the contents of `_out`
         self._paused = False
         self._resting = False
         self._requests = ClientConnection[_Waiter]("", limit=endpoint.request_limit, numbers=endpoint.next_opaque)
         self._remote_host: bytes | None = None
-        self._fast_path_arrivals = 0  # in a row
-        self._direct = -1  # the socket, where what is written to it is what the peer gets; -1: it is none, or TLS
+        self._fast_path_arrivals = 0  # number in a row
+        # descriptor of the socket if bytes may be written to it directly; -1: there is none, or TLS is between
+        self._direct = -1
         self._socket = -1  # the socket from which the endpoint's BatchedReads reads; -1: the transport reads
         self.excluded_codes = excluded_codes
         self.attributes: dict[str, Any] = {}
@@ -213,13 +216,13 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = ""
         self.opened_ms = 0  # monotonic
         self.active = True  # bytes moved since the endpoint's last look
-        self.arrivals = 0  # how often bytes came
-        self.idle_ticks = 0  # looks in a row that found it inactive
-        self._left_unsent = 0  # bytes, at the last look
-        self._left_queued = 0  # bytes that the system held besides
-        self._written = 0  # bytes since then
+        self.arrivals = 0  # number of arrivals
+        self.idle_ticks = 0  # checks in a row that found it inactive
+        self._left_unsent = 0  # bytes that waited in the transport at the last check
+        self._left_queued = 0  # bytes that waited in the system at the last check
+        self._written = 0  # bytes written since the last check
         self._ticks_unread = 0
-        self.ready: asyncio.Future[None] | None = None  # a client waits for the TLS handshake
+        self.ready: asyncio.Future[None] | None = None  # on a client: done when the TLS handshake is
 
     def __repr__(self) -> str:
         return f"<Connection {self.local_address} ← {self.remote_address}{' closed' if self.is_closed else ''}>"
@@ -390,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close when what is buffered has been sent."""
         if not self.is_closed:
             self.close_reason = self.close_reason or reason
-            self._direct = -1  # what another thread sent from now on would get no answer
+            self._direct = -1  # another thread must not send requests any more, which would get no answer
             self._in_pass = False
             self._flush()
             if self._tls is not None and self._transport is not None:
@@ -427,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote_address = address_text(transport.get_extra_info("peername"))
         self._requests.is_at(self.remote_address)
-        if not self.remote_address:  # the peer has reset it already: rules about addresses need one
+        if not self.remote_address:  # the peer has closed it already, and rules about addresses cannot be applied
             self.abort("reset by the peer before it was accepted")
         self.local_address = address_text(transport.get_extra_info("sockname"))
         high, low = self._endpoint.write_marks
@@ -532,7 +535,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused or self._resting or self.is_closed:
             return
         socket = transport.get_extra_info("socket")
-        if socket is None or socket.fileno() < 0:  # none of the system's
+        if socket is None or socket.fileno() < 0:  # not a socket of the operating system
             return
         transport.pause_reading()
         if reads.adopt(self, socket.fileno()):
@@ -834,10 +837,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._received(count)
         except (ssl.SSLError, RemoteProtocolError) as error:
             why = failure_text(error)
-            transport.write(tls.outgoing())  # the alert tells the peer why
+            transport.write(tls.outgoing())  # sends the alert that tells the peer why
             self.close_reason = f"TLS failed: {why}"
             if isinstance(error, ssl.SSLCertVerificationError) and self.ready is not None and not self.ready.done():
-                self.ready.set_exception(UntrustedServerError(why))  # who connects is told
+                self.ready.set_exception(UntrustedServerError(why))  # tells whoever waits for the connection
             else:
                 log.warning("TLS with %s failed: %s", self.remote_address, why)
             self._shut(abort=False)

@@ -28,7 +28,8 @@ log: Final = logging.getLogger("maxq.remoting")
 
 _LOOKS_PER_IDLE_TIME: Final = 12
 _CLOSE_WAIT_SECONDS: Final = 1.0  # how long shutdown waits for peers to take what was sent to them
-#: Who takes less of what waits for it, for as long as a silent connection may live, does not read.
+#: A peer that takes fewer of the bytes that wait for it, for as long as a silent connection may live, counts as not
+#: reading.
 LEAST_BYTES_A_SECOND: Final = 1024
 _TURN_SECONDS: Final = 0.001  # longer than many plain requests take, shorter than what other connections notice
 
@@ -110,21 +111,24 @@ class RemotingEndpoint:
         self.batched_reads = BatchedReads(self.holds)
         self.gate: Gate | None = None
         self.guard: Guard | None = None
-        self.on_outcome: OutcomeListener | None = None  # told once of each request, except of those on the batch path
+        # told once of the outcome of each request that is not on the batch path
+        self.on_outcome: OutcomeListener | None = None
         self.authority: RequestAuthority | None = None
-        self.on_answer: AnswerListener | None = None  # told of what processors answer at once or by a coroutine
+        self.on_answer: AnswerListener | None = None  # told of answers that processors give at once or by a coroutine
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self._processors: dict[int, Processor] = {}
         self._default: Processor | None = None
         self._listeners: list[ConnectionListener] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._cancelled_wait_s: float | None = None  # how long they may go on when they were cancelled; None: for ever
+        self._cancelled_wait_s: float | None = None  # how long cancelled tasks may continue; None: without limit
         self._opaques = count()
         self._idle_seconds = idle_seconds
         self._idle_timer: asyncio.TimerHandle | None = None
         self._goes_away = False
-        self.answers_to_the_end: Callable[[RemotingCommand], bool] = lambda request: False  # even while it goes away
-        self.must_be_known = False  # a connection has one idle time for its first request, whatever bytes it moves
+        # whether a request is still answered while the server goes away
+        self.answers_to_the_end: Callable[[RemotingCommand], bool] = lambda request: False
+        # the first allowed request must come within one idle time, whatever else the connection sends
+        self.must_be_known = False
 
     # --- set up ------------------------------------------------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class RemotingEndpoint:
             self._idle_timer = None
         for connection in list(self.connections):
             connection.close(reason)
-        await asyncio.sleep(0)  # those of the last turn begin: a task that has not cannot end its coroutine
+        await asyncio.sleep(0)  # lets the newest tasks begin: a task that has not begun cannot close its coroutine
         await end_tasks(set(self._tasks), "the answers under way", self._cancelled_wait_s)
         # A transport reports its end some turns of the loop later, once it has sent what it held.
         try:
@@ -287,7 +291,7 @@ class RemotingEndpoint:
     def _replied(self, result: Awaitable[RemotingCommand | None], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if isinstance(result, Coroutine):
-            result.close()  # a task that was cancelled before its first step has not begun it
+            result.close()  # a task that is cancelled before its first step leaves its coroutine open
 
     async def _reply_later(
         self,

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: So long one name server is waited for when another one has answered, or may.
+#: How long one name server is waited for when another has answered, or can be asked.
 SILENT_SECONDS: Final = 0.25
 
 

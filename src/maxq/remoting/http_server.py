@@ -22,14 +22,15 @@ from maxq.runtime.metrics.packed_text import GZIP_HEAD, GzipFrame, PackedText
 log: Final = logging.getLogger("maxq.remoting")
 
 _HEAD_LIMIT: Final = 8 * 1024  # bytes of a request
-_IDLE_SECONDS: Final = 75.0  # between two requests of a connection; Prometheus keeps its own open for a minute
+_IDLE_SECONDS: Final = 75.0  # longest pause between two requests; Prometheus keeps its connection open for a minute
 _ANSWER_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 32
 _SLICE_NS: Final = 250_000  # work on a page between two turns of the loop
-_BUSY_NS: Final = 20_000  # a turn that takes longer did other work; an empty one takes one to three microseconds
-_REST_SECONDS: Final = 0.001  # then the page waits so long: timers of uvloop go by milliseconds
+# a turn of the event loop that takes longer had other work; an empty one takes one to three microseconds
+_BUSY_NS: Final = 20_000
+_REST_SECONDS: Final = 0.001  # pause of the page in that case: timers of uvloop count milliseconds
 _SLICE_BYTES: Final = 64 * 1024
-_PACKED_BYTES: Final = 16 * 1024  # of compressed pieces that leave together
+_PACKED_BYTES: Final = 16 * 1024  # compressed bytes that are sent together
 _REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
                    500: "Internal Server Error", 503: "Service Unavailable"}  # fmt: skip
 TEXT: Final = "text/plain; charset=utf-8"
@@ -44,7 +45,7 @@ class Page:
     content_type: str = TEXT
 
 
-#: Makes the page of one path, when somebody asks for it.
+#: Makes the page of one path for a request.
 PageMaker = Callable[[], Page]
 
 
@@ -56,8 +57,9 @@ class HttpServer:
         self._clock = clock
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asking: dict[asyncio.StreamWriter, None] = {}  # their requests have not come, the longest wait first
-        self._answered: dict[asyncio.StreamWriter, None] = {}  # those whose answers are being sent
+        # connections whose request has not arrived, the longest wait first
+        self._asking: dict[asyncio.StreamWriter, None] = {}
+        self._answered: dict[asyncio.StreamWriter, None] = {}  # connections to which an answer is being sent
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port. Raises OSError if the port is in use."""
@@ -104,10 +106,10 @@ class HttpServer:
                     goes_on = await self._answer(head, writer)
             is_over = True
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass  # gone, silent, does not read, or no HTTP
+            pass  # the client is gone, is silent, does not read, or does not speak HTTP
         finally:
             try:
-                if is_over:  # it has taken its answer, or will soon
+                if is_over:  # the client has taken its answer, or soon will have
                     await _close(writer)
                 else:
                     reset(writer.transport)
@@ -183,7 +185,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 class _HttpOptions(NamedTuple):
     """In which form a page is sent to a client."""
 
-    chunked: bool  # and the connection goes on
+    chunked: bool  # the answer is sent in chunks, and the connection stays open
     gzip: bool
     with_body: bool
 

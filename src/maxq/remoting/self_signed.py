@@ -39,7 +39,7 @@ def make_test_certificate() -> tuple[bytes, bytes]:
 def load_test_certificate(context: ssl.SSLContext) -> None:
     """Give a server's context a new test certificate."""
     key, certificate = make_test_certificate()
-    # OpenSSL's Python face reads keys from files only; this one is readable by us alone and gone at once.
+    # Python's ssl reads keys from files only; this file is readable by this user alone and is deleted at once.
     descriptor, name = tempfile.mkstemp(prefix="maxq-tls-")
     try:
         with os.fdopen(descriptor, "wb") as file:

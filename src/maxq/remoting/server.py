@@ -75,7 +75,7 @@ class RemotingServer(RemotingEndpoint):
         self._peers = peers
         self._is_trusted = address_list("proxyProtocolTrusted", config.proxy_protocol_trusted)
         self._listening: list[asyncio.AbstractServer] = []
-        self._is_full = False  # the last connection was one too many; said once
+        self._is_full = False  # the last connection was one too many, which is logged once
         self.port = 0
 
     async def start(self, host: str, port: int) -> int:
@@ -106,7 +106,7 @@ class RemotingServer(RemotingEndpoint):
         for shutdownWaitTimeSeconds before."""
         self._goes_away = True
         if self._config.enable_shutdown_gracefully and self.connections:
-            self.batch_path = self.batched_reads.path = None  # sends, too, are told to go away
+            self.batch_path = self.batched_reads.path = None  # so that sends, too, are told to go away
             await asyncio.sleep(self._config.shutdown_wait_time_seconds)
         for server in self._listening:
             server.close()

@@ -7,11 +7,12 @@ import struct
 import sys
 from typing import Final
 
-if sys.platform != "win32":  # not where they are needed: a process without free descriptors loads no modules
+# imported early: a process without free descriptors could not load the module when it is needed
+if sys.platform != "win32":
     import fcntl
     import termios
 
-_DROP: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+_DROP: Final = struct.pack("ii", 1, 0)  # value of SO_LINGER: on, zero seconds
 
 
 def unacknowledged(descriptor: int) -> int:

@@ -36,7 +36,8 @@ class TlsChannel:
             return 0
         count = 0
         try:
-            count = cast(int, self._object.read(len(window), window))  # with a buffer it returns how many
+            # with a buffer given, `read` returns the number of bytes
+            count = cast(int, self._object.read(len(window), window))
         except ssl.SSLWantReadError:
             return 0
         except ssl.SSLZeroReturnError:
@@ -59,7 +60,8 @@ class TlsChannel:
     def close(self) -> bytes:
         """Return the bytes of the alert which tells the peer that nothing more is sent."""
         if self.is_ready and not self.is_ended:
-            with contextlib.suppress(ssl.SSLError):  # the peer has not answered yet, and we do not wait for it
+            # the peer has not answered the close yet, and nobody waits for that
+            with contextlib.suppress(ssl.SSLError):
                 self._object.unwrap()
         return self._out.read()
 

@@ -11,14 +11,14 @@ from typing import Final, Protocol
 
 __all__ = ["COUNTED", "Holder", "UnfinishedFrames"]
 
-#: A connection that keeps so many bytes or fewer of a frame is not counted.
+#: Most bytes of an incomplete frame that a connection may keep without being counted.
 COUNTED: Final = 16 * 1024
 
 
 class Holder(Protocol):
     """The interface of a connection that keeps part of a frame, for `UnfinishedFrames`."""
 
-    is_known: bool  # a request of it was let through
+    is_known: bool  # one of its requests was allowed
 
     def end_unfinished(self, total: int, limit: int) -> None:
         """End the connection, because all connections together hold `total` bytes and only `limit` are allowed. It
@@ -32,7 +32,7 @@ class UnfinishedFrames:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.total = 0
-        self._held: dict[Holder, int] = {}  # the one whose frame began first comes first
+        self._held: dict[Holder, int] = {}  # in the order in which the frames began
 
     def hold(self, holder: Holder, size: int) -> None:
         """Note that `holder` keeps `size` bytes of one frame. Its connection may be ended before this returns."""

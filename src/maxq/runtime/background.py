@@ -19,12 +19,12 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-#: How long an application may go on after its task was cancelled.
+#: Seconds that code of the application may continue after its task was cancelled.
 CANCELLED_WAIT_S: Final = 10.0
 _MOST_NAMES: Final = 500
 _OTHERS: Final = "others"
 
-#: Failures of the server in whose context this runs, by name of the task.
+#: Failures by name of the task, for the server in whose context the code runs.
 FAILURES: Final[ContextVar[Counter[str]]] = ContextVar("FAILURES")
 
 
@@ -69,7 +69,7 @@ async def end_tasks(tasks: "Collection[asyncio.Task[Any]]", what: str, limit_s: 
     ended, left = await asyncio.wait(tasks, timeout=limit_s)
     for task in ended:
         if not task.cancelled():
-            task.exception()  # nobody else looks
+            task.exception()  # marks the exception as retrieved, because nobody else does
     if left:
         log.error(
             "%d of %s still run %.0f s after they were cancelled, and are abandoned: code that catches CancelledError "

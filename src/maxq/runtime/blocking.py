@@ -37,7 +37,7 @@ class Threads:
 
     def start(self, work: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Start `work(*args)`. Returns its future on the running loop, which the caller must not cancel."""
-        with self._choosing:  # nobody ends them between the look and the submission
+        with self._choosing:  # locked, so that the executor is not shut down between the check and the submission
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=self._name)
             return asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
@@ -85,6 +85,6 @@ async def ended(future: "asyncio.Future[T]") -> T:
             cancellation = error
     if cancellation is not None:
         if not future.cancelled():
-            future.exception()  # seen: the caller does not want it any more
+            future.exception()  # marks the exception as retrieved: the caller no longer waits
         raise cancellation
     return future.result()

@@ -25,7 +25,7 @@ class BoundedCache(dict[Key, Value]):
         self._most = most
         self._most_size = most_size
         self._size_of = size_of
-        self.size = 0  # of all keys
+        self.size = 0  # total size of all keys
 
     def keep(self, key: Key, value: Value) -> None:
         """Add or replace an entry."""

@@ -16,7 +16,7 @@ from maxq.runtime.interfaces import Clock
 
 LIMIT_MS: Final = 50
 BATCH: Final = "batch"
-LONG_BATCH: Final = 32_768  # bytes; what is shorter cannot take long, and two looks at a clock can cost 1 µs
+LONG_BATCH: Final = 32_768  # bytes; shorter batches cannot take long, and reading a clock twice can cost 1 µs
 ANSWER: Final = "answer"
 FRAME: Final = "frame"
 CLOSE: Final = "close"
@@ -78,7 +78,7 @@ class Holds:
                 self.ended(cause, began_ns)
                 try:
                     sent = yield waits_for
-                except BaseException as error:  # whatever is thrown into the coroutine belongs to `work`
+                except BaseException as error:  # every exception that is thrown into the coroutine belongs to `work`
                     began_ns = self.now()
                     waits_for = steps.throw(error)
                 else:

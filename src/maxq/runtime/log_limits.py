@@ -17,8 +17,8 @@ from maxq.runtime.interfaces import Clock
 
 INTERVAL_MS: Final = 10_000
 _MOST_KINDS: Final = 1000
-_LINES: Final = 100  # of one kind in an interval; a server that starts or fails may have so much to say
-_CHARACTERS: Final = 4000  # of a line
+_LINES: Final = 100  # lines of one kind in an interval: as many as a server logs when it starts or fails
+_CHARACTERS: Final = 4000  # most characters of a line
 
 
 class LogThrottle:
@@ -31,8 +31,9 @@ class LogThrottle:
     def __init__(self, clock: Clock, lines: int = 1) -> None:
         self._clock = clock
         self._lines = lines
-        self._kinds: dict[Hashable, list[int]] = {}  # kind → [interval began at, said in it, not said in it]
-        self._full_until_ms = 0  # none of the kinds of a full table gives way before
+        # kind → [begin of its interval, lines logged in it, lines left out]
+        self._kinds: dict[Hashable, list[int]] = {}
+        self._full_until_ms = 0  # while the table is full: time before which no kind can be removed
 
     def admits(self, kind: Hashable, otherwise: Hashable = None) -> int | None:
         """Return None if the message must not be logged now, else how many of its kind were left out since the last

@@ -5,7 +5,7 @@ import sys
 from typing import Final
 
 _STEP: Final = 64 << 10
-_MOST_LARGER: Final = 4  # a block of so many times the size is not given for it
+_MOST_LARGER: Final = 4  # a block that is larger than the wanted size by this factor is not given out for it
 
 
 def _taken(blocks: list[bytearray]) -> tuple[bytearray, int]:
@@ -28,14 +28,14 @@ class ReusedMemory:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._blocks: list[bytearray] = []  # the one that was given last is at the end
+        self._blocks: list[bytearray] = []  # the block that was given out last is at the end
 
     def take(self, size: int) -> bytearray:
         """Return a block of `size` bytes or more, with anything in it. It belongs to whoever refers to it."""
         blocks = self._blocks
         passed: list[bytearray] = []
         found: bytearray | None = None
-        while blocks:  # taken out one by one: what another thread looks at meanwhile is not here
+        while blocks:  # each is removed first, so that another thread does not take the same block
             try:
                 block, references = _taken(blocks)
             except IndexError:

@@ -278,7 +278,7 @@ class MessageStore:
         """
         dispatcher = self.dispatch.dispatcher
         if physical_offset + size > dispatcher.dispatched_offset:
-            return 0  # dispatch gives them their places, behind those of the messages before them
+            return 0  # dispatch assigns these places, behind those of the messages before
         written = restore_places(
             self.commit_log, self.queues, self.deletions, dispatcher.delay_table, physical_offset, size,
             self.dispatch.resolver.lost_bytes // MIN_RECORD_SIZE, self.compaction.came_back,

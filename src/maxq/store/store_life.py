@@ -32,7 +32,7 @@ from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)
 
-_LATE_MS = 3_000  # since a record was stored on the master: this slave catches up
+_LATE_MS = 3_000  # age of a record at which this slave counts as catching up
 
 
 class StoreLife:
@@ -150,7 +150,8 @@ class StoreLife:
         is_slave = parts.context.config.broker_role == "SLAVE"
         if parts.ledger is not None:
             if not is_slave:
-                parts.propagation.dispatch_visible()  # what was committed before is read by services that begin
+                # so that services that start now can read what was committed before
+                parts.propagation.dispatch_visible()
             return
         if not is_slave:
             self._end_copying()
@@ -166,7 +167,7 @@ class StoreLife:
     def _end_copying(self) -> None:
         parts, log = self._parts, self._parts.commit_log
         replica, self.replica = self.replica, None
-        if replica is None and self._unverified():  # restarted as master: the slave's last record is verified first
+        if replica is None and self._unverified():  # a slave that was restarted as master: verify the last record first
             replica = ReplicaAppender(log, self._unverified())
         if replica is None:
             return
@@ -181,9 +182,9 @@ class StoreLife:
             except OSError as error:
                 parts.flusher.fail(error)
         parts.propagation.dispatch_visible()
-        for queue in parts.queues:  # copied records carry queue offsets: numbering goes on behind them
+        for queue in parts.queues:  # copied records carry queue offsets: numbering continues behind them
             queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
-        for message in self._not_dispatched():  # for example for want of room on the disk
+        for message in self._not_dispatched():  # records may be undispatched, for example for lack of room on the disk
             parts.queues.count(message)
 
     def _not_dispatched(self) -> Iterator[MessageExt]:
@@ -194,7 +195,7 @@ class StoreLife:
                 offset = log.next_file_offset(offset)
                 continue
             offset += len(record)
-            with contextlib.suppress(RemoteProtocolError):  # dispatch passes over it, too
+            with contextlib.suppress(RemoteProtocolError):  # dispatch ignores such a record, too
                 yield decode_record(record)
 
     def append_from_master(self, physical_offset: int, data: memoryview) -> int:
@@ -206,7 +207,8 @@ class StoreLife:
         try:
             return replica.append(physical_offset, data)
         finally:
-            if log.min_offset > parts.dispatch.dispatcher.dispatched_offset:  # it has just begun, above 0
+            # the log has just begun, at an offset above 0
+            if log.min_offset > parts.dispatch.dispatcher.dispatched_offset:
                 parts.dispatch.begin_at(log.min_offset)
             if log.max_offset > before:
                 self._forget_unverified()
@@ -218,7 +220,7 @@ class StoreLife:
     def _forget_unverified(self) -> None:
         if self.report.unverified:
             self.report.unverified = b""
-            with contextlib.suppress(OSError):  # the next start sees that the log goes on
+            with contextlib.suppress(OSError):  # the next start notices that the log is longer
                 UnverifiedRecord(self._parts.context).forget()
 
     def drop_pending(self) -> None:
@@ -235,8 +237,8 @@ class StoreLife:
         parts = self._parts
         await parts.services.stop()
         await parts.flusher.flush_all()
-        async with parts.queue_flusher.lock:  # who deletes queues just now has ended before
-            with contextlib.suppress(OSError):  # noted by the flusher: the abort file then stays
+        async with parts.queue_flusher.lock:  # waits for a deletion of queues that is under way
+            with contextlib.suppress(OSError):  # the flusher has noted the failure, so the abort file stays
                 await parts.queue_flusher.flush_queues(0)
             await parts.context.jobs.close()
             await run_blocking(self._close)

@@ -59,7 +59,7 @@ class StoreServices:
     def start(self, name: str, service: Coroutine[Any, Any, None]) -> None:
         """Run `service` on the running loop until `stop`."""
         task = asyncio.get_running_loop().create_task(watched(name, service), name=f"store: {name}")
-        task.add_done_callback(lambda _: service.close())  # one that was cancelled before it began
+        task.add_done_callback(lambda _: service.close())  # closes a coroutine that was cancelled before it began
         supervise(task, self.failed)
         self.tasks.append(task)
 

@@ -22,8 +22,8 @@ class PutMessageStatus(Enum):
     UNKNOWN_ERROR = auto()
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
     PUT_TO_REMOTE_BROKER_FAIL = auto()
-    NO_REMOTE_BROKER_TAKES_IT = auto()  # not Java's: no other group has the topic, or it refuses this message
-    QUEUE_HAS_MOVED = auto()  # not Java's: another group leads the queue of the static topic, and does not take it now
+    NO_REMOTE_BROKER_TAKES_IT = auto()  # MaxQ's own: no other group has the topic, or it refuses this message
+    QUEUE_HAS_MOVED = auto()  # MaxQ's own: the group that leads the queue of the static topic does not accept it now
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _SEED_FIXTURE: Final = "maxq_seed"
 _QUEUES: Final = 4
-_NAME_LENGTH: Final = 80  # of the part of topic and group names that is the test's
+_NAME_LENGTH: Final = 80  # characters of topic and group names that come from the name of the test
 _LOG_BYTES: Final = 4000  # of the server's log in the report of a failed test
 
 _WAIT_S: Final = 0.05  # between two looks for a topic
@@ -183,7 +183,7 @@ def maxq_new_topic(
             try:
                 maxq_admin.topics.delete_in_broker(maxq_server.broker_address, topic)
                 maxq_admin.topics.delete_in_name_servers(topic)
-            except MaxQError:  # the test may have deleted it, or have the server stand still
+            except MaxQError:  # the test may have deleted the topic, or have stopped the server
                 continue
 
 
@@ -263,7 +263,7 @@ def _read(server: "MaxQServer", admin: "Admin", topic: str, count: int, timeout:
             try:
                 queues = consumer.fetch_message_queues(topic)
                 break
-            except NoRouteError:  # the program under test may make it with its first message
+            except NoRouteError:  # the program under test may create the topic with its first message
                 if clock.monotonic_ms() >= end_ms:
                     pytest.fail(f"there is no topic {topic} after {timeout:g} s, {count} messages are expected")
                 time.sleep(_WAIT_S)
@@ -319,7 +319,7 @@ def maxq_simulate(request: pytest.FixtureRequest, maxq_seed: int) -> Simulate:
             return simulate(story, seed=maxq_seed, **options)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # pytest.fail is no Exception
+        except BaseException as error:  # also pytest.fail, which raises no Exception
             error.add_note(f"the same again: pytest {request.node.nodeid!r} --maxq-seed {maxq_seed}")
             raise
 
@@ -337,7 +337,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _note_kept(config: pytest.Config, store: Path) -> None:
-    output = getattr(config, "workeroutput", None)  # of a worker of pytest-xdist, on its way to the controller
+    output = getattr(config, "workeroutput", None)  # set in a worker of pytest-xdist, whose values go to the controller
     if output is None:
         config.stash[_kept_key].append(str(store))
     else:

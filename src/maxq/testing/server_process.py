@@ -42,7 +42,7 @@ class ServerProcess:
         self.folder = folder
         self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
-        self.facts: dict[str, Any] = {}  # what it said when it was ready last
+        self.facts: dict[str, Any] = {}  # what the server reported when it was ready last
         self.ready_seconds = 0.0  # from starting the command to its ready file
 
     @property

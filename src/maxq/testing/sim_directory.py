@@ -94,8 +94,8 @@ class SimDirectory:
         self._commit(lambda change: change.inode is inode)
 
     def _commit(self, wanted: Callable[[_Change], bool]) -> None:
-        # A journaling file system commits with it everything that happened before; POSIX promises only what concerned
-        # the same paths.
+        # A journaling file system makes everything durable that happened before; POSIX promises that only for the same
+        # paths.
         journal = self._journal
         changes = [(place, change) for place, change in enumerate(journal) if wanted(change)]
         if not changes:

@@ -114,9 +114,9 @@ class SimDisk:
         self.total_bytes = total_bytes
         self.other_bytes = 0  # taken by somebody else on the same partition
         self.read_only = False
-        self.operations = 0  # mutating steps so far: the scale of cut_power_after
+        self.operations = 0  # number of changing steps so far, on the scale of cut_power_after
         self.faults: DiskFaults = lambda kind, path: 0
-        self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
+        self.lost_at = ""  # operation and path at which cut_power_after cut the power
         self._write_back = write_back
         self._sparse = sparse
         self._kill_keeps_cache = kill_keeps_cache
@@ -127,9 +127,9 @@ class SimDisk:
         self._failing_flushes: list[tuple[str, int]] = []  # (pattern, how often still)
         self._countdown = -1
         self._countdown_kills = False
-        self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
+        self.lost_process_only = False  # the disk's use was ended by a kill, and not by a loss of power
         self._survivors: dict[str, SimFile] | None = None
-        self._kept: SimDirectory | None = None  # by the system, of a killed process
+        self._kept: SimDirectory | None = None  # after a kill: the state that the system still has in memory
         self._operating: AbstractContextManager[object] = RLock()
 
     # -- failures to order --
@@ -497,7 +497,7 @@ class SimDisk:
                 else:
                     self.cut_power()
                 raise PowerLoss("power lost")
-        if kind != "flush":  # see _sync_may_fail
+        if kind != "flush":  # whether a flush may fail is decided by _sync_may_fail
             self._fail(kind, path)
 
     def _fail(self, kind: str, path: str) -> None:
@@ -560,7 +560,7 @@ class SimDisk:
 
     def _set_content(self, key: str, inode: SimFile, data: bytes) -> None:
         if len(inode.live) == len(data):
-            inode.live[:] = data  # keeps mappings of it
+            inode.live[:] = data  # in place, because mappings refer to it
         else:
             changed = SimFile(bytearray(data), inode.durable, self.clock.wall_ms())
             self._directory.exchange(key, inode, changed)
@@ -579,7 +579,7 @@ class SimDisk:
             return
         inode = self._files[self.rng.choice(list(self._files))]
         if len(inode.durable) != len(inode.live):
-            return  # its length is not in the journal yet
+            return  # the file's length is not in the journal yet
         for page in inode.dirty_pages():
             if self.rng.chance(0.5):
                 inode.store_page(page)

@@ -29,9 +29,9 @@ from maxq.testing.sim_transport import SimTransport
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_OUTSIDE = contextvars.Context()  # of no process
-_MOST_SECONDS: Final = 24 * 3600  # that pass in one step of the loop
-_MANY_TIMERS: Final = 100  # from so many on, those that were cancelled are taken out when they are more than half
+_OUTSIDE = contextvars.Context()  # context of code that belongs to no process
+_MOST_SECONDS: Final = 24 * 3600  # most virtual seconds that may pass in one step of the loop
+_MANY_TIMERS: Final = 100  # number of timers from which on cancelled ones are removed when they are more than half
 
 
 class SimDeadlockError(RuntimeError):
@@ -152,7 +152,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._time_limit_s = time_limit_s
         self._end_ns = clock.monotonic_ns() + int(time_limit_s * 1e9)
         self._steps_left = step_limit
-        self._numbered = 0  # futures and tasks
+        self._numbered = 0  # futures and tasks numbered so far
         self.is_over = False
         self.set_exception_handler(self._note_failure)
 
@@ -224,7 +224,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- what BaseEventLoop leaves to its subclasses --
 
     def _write_to_self(self) -> None:
-        pass  # there is no other thread to be woken from
+        pass  # no other thread has to be woken
 
     # -- processes --
 
@@ -355,7 +355,8 @@ class SimLoop(asyncio.BaseEventLoop):
         for process in self.processes:
             self.reschedule(process.bury())
         for _ in range(100):
-            for work in tuple(self._in_executor):  # what met a loss of power never ends, and some wait for its end
+            # work that met a loss of power never ends, and others may wait for its end
+            for work in tuple(self._in_executor):
                 work.cancel()
             left = sorted((task for task in asyncio.all_tasks(self) if not task.done()), key=hash)
             if not left:

@@ -33,11 +33,11 @@ _current_host: contextvars.ContextVar[str] = contextvars.ContextVar("maxq_sim_ho
 class LinkSettings:
     """How one direction between two hosts behaves."""
 
-    delay_ms: tuple[float, float] = (0.05, 2.0)  # one way, drawn per chunk
-    chunk_bytes: tuple[int, int] = (1, 65536)  # where the stream is cut, drawn per chunk
+    delay_ms: tuple[float, float] = (0.05, 2.0)  # one-way delay, drawn for each chunk
+    chunk_bytes: tuple[int, int] = (1, 65536)  # sizes of chunks into which the stream is cut, drawn for each chunk
     whole: float = 0.5  # probability that a chunk is as large as it can be instead
     loss: float = 0.0  # probability that a chunk is lost and sent again
-    retransmit_ms: float = 200.0  # what that costs
+    retransmit_ms: float = 200.0  # time until a lost chunk is sent again
     bytes_per_second: float = 0.0  # 0: unlimited
 
 
@@ -68,7 +68,7 @@ class SimServer(asyncio.AbstractServer):
         return self._network.loop
 
     async def start_serving(self) -> None:
-        pass  # it does from the start
+        pass  # it reads from the start
 
     async def serve_forever(self) -> None:
         await asyncio.shield(self._closed)
@@ -85,7 +85,7 @@ class SimNetwork:
         self.window = 256 * 1024  # bytes per direction that may be sent and unread
         self.connect_timeout_s = 127.0  # Linux: six retries of a SYN
         self.default_link = LinkSettings()
-        self.context = contextvars.Context()  # wires are nobody's process
+        self.context = contextvars.Context()  # the context of callbacks of the network, which belong to no process
         self._rng = rng
         self._links: dict[tuple[str, str], LinkSettings] = {}
         self._cuts: set[tuple[str, str]] = set()

@@ -38,7 +38,7 @@ class SimRng:
     def bytes(self, count: int) -> bytes:
         """Return `count` random bytes."""
         state, words = self._state, []
-        for _ in range(-(-count // 8)):  # next64, without a call for each
+        for _ in range(-(-count // 8)):  # next64, inlined to save a call for each
             state = (state + 0x9E3779B97F4A7C15) & _MASK
             bits = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
             bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _MASK

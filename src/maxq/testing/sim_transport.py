@@ -71,11 +71,11 @@ class SimTransport(asyncio.Transport):
         self._loop = network.loop
         self._context = context
         self._protocol: Any = None
-        #: Written by the protocol, not yet on the wire, each write in its pieces. As with uvloop they are not copied
-        #: before: what is changed meanwhile goes out changed.
+        #: Written by the protocol and not on the wire yet, each write with its pieces. As in uvloop the pieces are not
+        #: copied before: a buffer that is changed meanwhile goes out changed.
         self._buffer: deque[Sequence[bytes | memoryview]] = deque()
         self._buffer_bytes = 0
-        self._unread_by_peer = 0  # on the wire or in the peer's inbox; at most the window
+        self._unread_by_peer = 0  # bytes on the wire or in the peer's inbox; at most the window
         self._wire: deque[tuple[float, int, bytes]] = deque()  # (arrival, kind, bytes) towards the peer, in order
         self._wire_timer: asyncio.TimerHandle | None = None
         self._last_arrival = 0.0
@@ -88,9 +88,9 @@ class SimTransport(asyncio.Transport):
         self._eof_wanted = False
         self._eof_sent = False
         self._closing = False
-        self._lost = False  # connection_lost was called or has to be, or the host is dead
-        self._error: Exception | None = None  # why it was lost
-        self.vanished = False  # the host crashed: nothing answers from here
+        self._lost = False  # connection_lost was called or will be, or the host is dead
+        self._error: Exception | None = None  # reason of the loss
+        self.vanished = False  # the host has crashed: nothing is answered any more
 
     # -- life --
 
@@ -170,7 +170,7 @@ class SimTransport(asyncio.Transport):
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        if self._eof_wanted and not self._closing:  # after close() asyncio drops it without a word
+        if self._eof_wanted and not self._closing:  # after close() asyncio ignores it silently
             raise RuntimeError("Cannot call write() after write_eof()")
         pieces = [piece if isinstance(piece, bytes) else memoryview(piece) for piece in list_of_data]
         size = sum(map(len, pieces))
@@ -239,7 +239,7 @@ class SimTransport(asyncio.Transport):
 
     def _put_on_wire(self, kind: int, data: bytes) -> None:
         arrival = self._loop.time() + self._network.draw_delay(self)
-        # Strictly later than what went before: a stream keeps its order, and shares the bandwidth.
+        # Later than everything sent before: a stream keeps its order, and its chunks share the bandwidth.
         spacing = self._network.transmission_time(self, len(data))
         self._last_arrival = max(arrival + spacing, self._last_arrival + spacing + 2e-6)
         self._wire.append((self._last_arrival, kind, data))
@@ -278,7 +278,7 @@ class SimTransport(asyncio.Transport):
     def _arrive(self, kind: int, data: bytes) -> None:
         if self.vanished:
             if self._network.is_up(self.host) and kind == _DATA:
-                self.peer._reset_by_peer()  # the host is back and knows no such connection
+                self.peer._reset_by_peer()  # the host has restarted and does not know the connection
         elif self._lost:
             if kind == _DATA:
                 self.peer._reset_by_peer()

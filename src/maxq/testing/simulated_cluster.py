@@ -59,13 +59,13 @@ _BROKER_PORT, _HA_PORT, _DLEDGER_PORT = 10911, 10912, 40911
 _STORE: Final = PurePath("/store")
 _HOME: Final = PurePath("/home")
 _LOOK_S: Final = 0.02  # virtual seconds between two looks at a condition
-_PATIENCE_S: Final = 120.0  # virtual seconds that the simulation itself waits for its brokers
+_PATIENCE_S: Final = 120.0  # virtual seconds for which the simulation itself waits for its brokers
 _STEP_LIMIT: Final = 20_000_000
-_HISTORY_LINES: Final = 40  # of the history in a failure
+_HISTORY_LINES: Final = 40  # lines of the history in a failure
 _remoting_log: Final = logging.getLogger("maxq.remoting")
 _ONLY_GROUPS: Final = "only a group that elects its master hands over: brokers=3"
 
-#: Of every broker: files of a size that a disk in memory can bear.
+#: Settings of every broker: sizes of files that a disk in memory can hold.
 _SETTINGS: Final = {
     "brokerClusterName": CLUSTER_NAME, "brokerName": BROKER_NAME, "namesrvAddr": _NAMESRV_ADDRESS,
     "listenPort": str(_BROKER_PORT), "storePathRootDir": str(_STORE), "slaveReadEnable": "true",
@@ -253,7 +253,7 @@ class SimulatedMember(SimulatedServer):
         except SystemExit as end:
             if end.code:
                 self._sim.fail(AssertionError(f"{self.name} ended by sys.exit({end.code!r})"), f"{self.name} fails")
-        except BaseException as error:  # pytest.fail is no Exception
+        except BaseException as error:  # also pytest.fail, which raises no Exception
             self._sim.fail(error, f"{self.name} ended by {type(error).__name__}")
         self._sim.log(f"{self.name} has ended")
         if self.machine.process is process:
@@ -538,7 +538,7 @@ def simulate(
         return run_simulation(main, seed=seed, time_limit_s=time_limit_s, step_limit=_STEP_LIMIT)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # pytest.fail is no Exception
+    except BaseException as error:  # also pytest.fail, which raises no Exception
         history = told[0].history[-_HISTORY_LINES:] if told else []
         error.add_note("\n".join([f"simulation with seed {seed}:", *history]))
         raise
@@ -663,7 +663,7 @@ def _drawn_member(sim: Simulation, rng: SimRng) -> SimulatedMember | None:
     return rng.choice(up) if up else None
 
 
-#: What `Simulation.trouble` draws from.
+#: Kinds of trouble from which `Simulation.trouble` draws.
 KINDS: Final[Mapping[str, Callable[[Simulation, SimRng], Awaitable[None]]]] = {
     "kill broker": _kill_broker,
     "pause broker": _pause_broker,

@@ -68,9 +68,9 @@ class FastFailure:
     def __init__(self, settings: BrokerSettings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._turn_began_ms = -1  # monotonic; of the turn that is watched, or was last
-        self._is_watched = False  # this turn is: `_end_turn` runs when it ends
-        self._slow_append_ms = 0  # of this turn; 0: none
+        self._turn_began_ms = -1  # monotonic time at which the turn that is watched began, or the last watched one
+        self._is_watched = False  # this turn is watched: `_end_turn` runs when it ends
+        self._slow_append_ms = 0  # time of this turn's slow append; 0: there was none
         self._last_turn_ms = 0  # how long the turn before took; 0 if that is long ago
         self._last_turn_ended_ms = -_IN_A_ROW_MS
         self.sends = RequestKind(

@@ -40,7 +40,7 @@ from maxq.store.log.tails_cy import TopicWriteState
 log = logging.getLogger(__name__)
 
 ACCESS_KEY: Final = "AccessKey"
-_USER: Final = "maxq.user"  # of a connection
+_USER: Final = "maxq.user"  # key of a connection's attribute: the user that it is charged to
 _LOOK_MS: Final = 5
 _TOPICS_PER_MS: Final = 100  # limited topics for which the time between two looks grows by a millisecond
 

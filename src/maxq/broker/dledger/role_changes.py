@@ -83,7 +83,7 @@ class DLedgerRoleChangeHandler:
             self._wanted = None
             try:
                 await self._carry_out(change)
-            except Exception:  # the next change is still wanted; until it comes this one is
+            except Exception:  # try this change again later, unless a newer one comes before
                 count_failure("change of role")
                 log.exception("the broker could not follow the new role of its DLedger member, %s", change.role.value)
                 self._wanted = self._wanted or change

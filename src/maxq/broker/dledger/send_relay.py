@@ -43,9 +43,9 @@ SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCo
 #: Remark of a request that was passed on. Signatures do not cover remarks.
 RELAYED: Final = "relayed"
 
-_PATIENCE_MS: Final = 2_500  # less than the 3 s that Java's producer waits for a send
+_PATIENCE_MS: Final = 2_500  # time for the whole send, in ms: less than the 3 s that Java's producer waits
 _PAUSE_SECONDS: Final = 0.02  # before each question to the name servers
-_MOST_KEPT: Final = 64 * 1024 * 1024  # bytes of all sends that are kept at a time
+_MOST_KEPT: Final = 64 * 1024 * 1024  # most bytes of all sends that are kept at a time
 _OBJECTS: Final = 4_096  # bytes that a kept send takes besides its body, about
 _NOT_TAKEN: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY)
 

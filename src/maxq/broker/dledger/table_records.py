@@ -55,19 +55,20 @@ class TableRecords:
         self._acknowledgement = acknowledgement
         self._tables = tables
         self._tasks = PeriodicTasks()
-        self._waiting: list[MessageExt] | None = []  # dispatched while the store is loaded, in another thread
-        self._term = -1  # the last one in which this member has led and written all rows
+        # records that were dispatched, on another thread, while the store was being loaded
+        self._waiting: list[MessageExt] | None = []
+        self._term = -1  # the last term in which this member was leader and wrote all rows
         self._began = -1  # physical offset of its first record in that term
-        self._end = -1  # behind its last one
-        self._file = -1  # of the log, in which it wrote all rows last: where the file begins
+        self._end = -1  # physical offset behind its last record in that term
+        self._file = -1  # physical offset at which the log file begins into which it last wrote all rows
         self._is_unsaid = True
-        self._topics: dict[str, TopicConfig] = {}  # as they were written last
+        self._topics: dict[str, TopicConfig] = {}  # topics as they were last written to the log
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
         self._mappings: Mapping[str, object] = {}
         self._modes: dict[str, Any] = {}
         self._set_offsets: dict[str, set[int]] = {}  # queues whose offsets operators have set since then
-        self._took_offsets = False  # such offsets from the log, which are not on the disk yet
+        self._took_offsets = False  # such offsets were read from the log and are not in the file yet
 
     def start(self) -> None:
         """Apply the records read while the store was loaded, and start."""

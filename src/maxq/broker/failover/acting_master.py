@@ -66,12 +66,12 @@ from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two copies of what the slave that acts keeps, the most of them after copies that failed, and the
-#: largest share of the time that copies take.
+#: How often a slave copies the state of the slave that acts as master: seconds between two copies, most seconds after
+#: copies that failed, and the largest share of the time that copying may take.
 _COPY_SECONDS: Final = 3.0
 _RETRY_COPY_SECONDS: Final = 15.0
 _COPY_SHARE: Final = 0.05
-#: A slave that is silent is asked so many times before another one acts without what it has kept.
+#: Questions that a slave without an answer is asked before another slave acts without its state.
 _SIGNS: Final = 3
 
 
@@ -109,15 +109,16 @@ class ActingMasterService:
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
-        self._missed_ms: int | None = None  # since when name servers miss a master that may live
-        self._takes_over = False  # it asks other slaves what they kept, and acts then
+        # monotonic time since which name servers miss a master that may be alive; None: none is missed
+        self._missed_ms: int | None = None
+        self._takes_over = False  # this slave is asking other slaves for their state, and acts afterwards
         self._lost_master = ""  # host:port, of a master that was taken for gone
-        self._told_ms = env.clock.monotonic_ms()  # when a name server answered last who lives
-        self._heard_ms = -(1 << 62)  # when the last question began that the master answered
-        self._knows_group = False  # which broker is active was found out
+        self._told_ms = env.clock.monotonic_ms()  # monotonic time of a name server's last answer about who is alive
+        self._heard_ms = -(1 << 62)  # monotonic time at which the last question began that the master answered
+        self._knows_group = False  # it is known which broker of the group is active
         self.group = BrokerGroup(env.own)
-        self._has_refused = False  # to act, which is told once
-        self._has_withdrawn = False  # from the name servers, because its log is another
+        self._has_refused = False  # it has refused to act as master, which is logged once
+        self._has_withdrawn = False  # it has left the name servers, because its log differs from the group's
         self.is_ending = False
         self._copy_seconds = _COPY_SECONDS  # until the next copy
 
@@ -265,7 +266,7 @@ class ActingMasterService:
     def _sign_ended(self, name_server: str, sign: asyncio.Task[None]) -> None:
         del self._signs[name_server]
         if not sign.cancelled():
-            sign.exception()  # it is logged
+            sign.exception()  # marks the exception as retrieved; it has been logged
 
     async def _ask_for_change(self, name_server: str) -> None:
         """Ask a name server which brokers live (322, which counts as a heartbeat, too). The answer also shows a name
@@ -347,7 +348,7 @@ class ActingMasterService:
             before, members = self.group.smallest, self.group.members
             change = news()
             if MASTER_ID in living or (before[0] < self.group.own_id and before[0] in living):
-                self._missed_ms = None  # who was missed was found again
+                self._missed_ms = None  # the broker that was missed is registered again
             if change is None:
                 change, self._unmet_master = self._unmet_master, None
                 if change is not None:
@@ -550,7 +551,7 @@ class ActingMasterService:
             if await self._pre_online.copy(acting[1], is_wanted):
                 took = (self._clock.monotonic_ms() - began_ms) / 1000
                 self._copy_seconds = max(_COPY_SECONDS, took / _COPY_SHARE)
-            else:  # a wait for an answer is no work
+            else:  # the time was spent on waiting, not on copying
                 self._copy_seconds = min(2 * self._copy_seconds, _RETRY_COPY_SECONDS)
 
     def _on_master_offline(self) -> None:

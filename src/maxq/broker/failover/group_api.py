@@ -74,14 +74,15 @@ class GroupApi:
         finally:
             for task in asked:
                 if not task.cancel() and not task.cancelled():
-                    task.exception()  # it ended in the same turn as another, and counts for nothing
+                    # it ended in the same turn as the answer that counts: mark its exception as retrieved
+                    task.exception()
         if not ended:
             raise RemotingConnectError("no name server address is set", address="")
         answers = [task.result() for task in ended if task.exception() is None]
         if not answers:
-            return ended[0].result()  # it raises
+            return ended[0].result()  # raises the error of the first one
         members: dict[int, str] = {}
-        for answer in reversed(answers):  # of two addresses of one id that counts which the first name server names
+        for answer in reversed(answers):  # if name servers disagree about an id, the first one's address wins
             members |= answer
         return members
 

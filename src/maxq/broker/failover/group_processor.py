@@ -65,7 +65,7 @@ class BrokerGroupProcessor(RequestProcessor):
                 return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this master ends, its slave may act")
             slave = HeaderFields(request.ext)
             if slave.opt_str(SlaveSign.BROKER_NAME) not in (None, self._own.broker_name):
-                return request.reply()  # another group's, whose master had this address
+                return request.reply()  # a slave of another group, whose master once had this address
             self._acting.hear_slave(slave.opt_int(SlaveSign.ID), slave.opt_str(SlaveSign.ADDRESS))
             info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
             is_active = str(self._acting.is_active).lower()

@@ -37,10 +37,10 @@ from maxq.remoting.client import split_address
 
 log = logging.getLogger(__name__)
 
-#: Longest wait for each member of the group, and of a slave for the name servers.
+#: Longest wait in ms for the answer of each member of the group, and of a slave for the name servers.
 GIVE_UP_MS: Final = 10_000
 RETRY_MS: Final = 1_000
-#: A slave that lives asks its master, and registers at a name server that lost it, within so many of its intervals.
+#: A living slave asks its master, and registers at a name server that lost it, within this many of its intervals.
 SIGNS_TO_REGISTER: Final = 3
 
 
@@ -97,8 +97,10 @@ class PreOnline:
         self._metadata = metadata
         self._flush_offset = link.flush_offset
         self._clock = env.clock
-        self._heard: dict[int, str] | None = None  # while others are looked for: slaves that have asked meanwhile
-        self._not_copied_from: set[str] = set()  # slaves that do not know the question; told in the log
+        # slaves that have asked this broker while it looks for others; None: it is not looking
+        self._heard: dict[int, str] | None = None
+        # slaves that do not know the request for a copy, which is logged once for each
+        self._not_copied_from: set[str] = set()
         self._settings = env.settings
         self._compatible = env.settings.broker.compatible_with_old_name_srv
 
@@ -282,6 +284,7 @@ class PreOnline:
 
 def _may_answer_later(error: MaxQError | OSError) -> bool:
     if isinstance(error, RemotingConnectError):
-        return not error.is_refused  # else its process has ended, and what it kept in memory is gone
+        # a refused connection means that the process has ended, and with it the state in its memory
+        return not error.is_refused
     is_unsure = isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
     return is_unsure or isinstance(error, RemotingError)

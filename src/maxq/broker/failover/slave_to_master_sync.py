@@ -78,10 +78,12 @@ class SlaveToMasterSync:
         self._log_end = log_end
         self._queue_end = queue_end
         self._ha = ha
-        self._pops: dict[str, bytes] = {}  # by address of the slave
-        self._copied: dict[str, bytes] = {}  # of a slave that went on to act
-        self._copied_offsets: tuple[str, OffsetTable] = "", {}  # of which slave, and what it had at the last copy
-        self._return: tuple[str, DataVersion] | None = None  # this master's, and of its offsets before it
+        self._pops: dict[str, bytes] = {}  # state of popped messages by the slave's address
+        self._copied: dict[str, bytes] = {}  # the same, copied from slaves that went on acting as master
+        # address of the slave that was copied from, and the offsets it had then
+        self._copied_offsets: tuple[str, OffsetTable] = "", {}
+        # id of this master's return, and the version of its offsets before it
+        self._return: tuple[str, DataVersion] | None = None
 
     def take_pops(self) -> list[bytes]:
         """Return, once, what slaves reported of popped messages. Pop consumption adopts it when it starts."""
@@ -130,7 +132,7 @@ class SlaveToMasterSync:
             if told:
                 self._pops[address] = told
         except BrokerError as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # a Java broker does not know the request
                 raise
         page, following = await self._api.consumer_offsets(address)
         if tells_of_acting(page):
@@ -225,9 +227,10 @@ class SlaveToMasterSync:
         try:
             told, mark = await self._api.hand_back_pops(address, return_id, self._own.address, self._ha.log_mark())
             self._check_log(address, mark)
-            self._pops[address] = hand_back.within(told, self._queue_end)  # now: this broker takes no messages yet
+            # adopted at once, while this broker still takes no messages
+            self._pops[address] = hand_back.within(told, self._queue_end)
         except BrokerError as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # a Java broker does not know the request
                 raise
 
     def _check_log(self, address: str, mark: str) -> None:

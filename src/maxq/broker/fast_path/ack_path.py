@@ -65,7 +65,7 @@ class AckPath:
         self._stats = env.stats
         self._own = env.own
         self._guard = env.guard
-        self._bits: dict[LiveCheckPoint, int] = {}  # marked in this turn
+        self._bits: dict[LiveCheckPoint, int] = {}  # acknowledged messages of each check point in this turn of the loop
         self._opaques: dict[Connection, list[int]] = {}
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:

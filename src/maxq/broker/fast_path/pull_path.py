@@ -29,7 +29,7 @@ from maxq.store.store_results import GetMessageStatus
 
 _PULL = int(RequestCode.PULL_MESSAGE)
 _SHORT_POLLING_FLOOR_MS = 1
-_CAME_NOW = -1  # it did not wait
+_CAME_NOW = -1  # value of `held_since_ms` for a pull that has just arrived
 
 
 class PullPath:

@@ -22,9 +22,10 @@ from maxq.runtime.bounded_cache import BoundedCache
 from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.message_reader import tags_codes
 
-_MAX_BYTES: Final = 128 << 20  # of a pull that names no limit
+_MAX_BYTES: Final = 128 << 20  # most bytes of a pull that states no limit
 _MAX_PLANS: Final = 50_000
-_SHORT_KEY: Final = 512  # bytes; of longer ones, whose expressions are long, the rest is bounded in sum
+# bytes; the number of longer keys is limited by their total size, because expressions can be long
+_SHORT_KEY: Final = 512
 _LONG_KEYS: Final = 1 << 20
 
 _HEAD = (

@@ -28,7 +28,7 @@ from maxq.protocol.message.message_id import offset_message_id
 from maxq.remoting.server import Connection
 from maxq.store.append.record_copy_cy import RecordCopy
 
-#: Frames of one run, some hundred microseconds; then the connection looks whether others wait.
+#: Most frames that are handled in one run, some hundred microseconds; then other connections get their turn.
 _MOST: Final = 64
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 _DONE: Final = b'{"code":0,"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % (

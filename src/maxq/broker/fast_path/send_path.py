@@ -57,7 +57,7 @@ class SendPath:
         self._scanner = SendScanner(env.settings.server.frame_max_length)
         if env.guard is not None:
             self._scanner.expect_signatures()
-        self._broker: BrokerConfig | None = None  # whose settings are in the next four
+        self._broker: BrokerConfig | None = None  # the settings from which the next four attributes were read
         self._store_host = self._region = self._trace_on = self._suffix = b""
 
     def _read_settings(self) -> None:
@@ -106,7 +106,7 @@ class SendPath:
     def take(self, arrivals: BatchedReads) -> None:
         """Store the leading sends of all arrivals of a turn. They are all answered together."""
         if not self._may_append() or self._quotas.limits_users:
-            return  # with quotas of users each connection is looked at
+            return  # users' quotas are checked for each connection, in `__call__`
         if self._settings.broker is not self._broker:
             self._read_settings()
         scanner, table, connections = self._scanner, arrivals.table, arrivals.connections

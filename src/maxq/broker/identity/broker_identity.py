@@ -72,8 +72,9 @@ class SlaveSign:
     """Fields by which the brokers of a group say more of themselves than RocketMQ's do: in requests 906, of which those
     ignore them, and 30091."""
 
-    BROKER_NAME = "maxqBrokerName"  # of the slave that asks, and thus of its master; of a slave that is asked
+    # name of the asking slave's broker, which is its master's too; in answers, that of the slave that was asked
+    BROKER_NAME = "maxqBrokerName"
     ID = "maxqSlaveId"
     ADDRESS = "maxqSlaveAddress"
     IS_ACTIVE = "maxqIsActive"  # in the answer
-    LOG_MARK = "maxqLogMark"  # of the log of whoever says it (replication/ha/log_mark.py)
+    LOG_MARK = "maxqLogMark"  # mark of the sender's log (replication/ha/log_mark.py)

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ASK_HOLDER_MS = 1_000
-_KNOWN_SECONDS = 1.0  # so long an answer waits for name servers of which none has taken the change
+_KNOWN_SECONDS = 1.0  # longest wait of an answer for name servers none of which has accepted the change
 _RETRY_MS = 100  # before a name server that failed is tried again; doubled each time
 _RETRY_MS_UNREACHABLE = 1_000  # at most, while there is no connection, which costs nothing
 _RETRY_MS_REFUSED = 10_000  # at most, while it does not take what was sent
@@ -55,14 +55,15 @@ class _NameServer:
 
     address: str
     changed: dict[str, None] = field(default_factory=dict)  # topic names, in order
-    everything: bool = True  # the whole table: at first, and after it refused an increment
-    knows_deleted: bool = False  # it may know topics that were deleted since it was sent the whole table
+    everything: bool = True  # the whole table must be sent: the first time, and after an increment was refused
+    # the name server may still list topics that were deleted since the whole table was sent
+    knows_deleted: bool = False
     registered: bool = False
     is_failing: bool = False
     retry_ms: int = _RETRY_MS
     retry: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    is_awaited: bool = False  # somebody waits for the lock, to register
+    is_awaited: bool = False  # somebody waits for the lock in order to register
 
     @property
     def owes(self) -> bool:
@@ -183,7 +184,7 @@ class BrokerRegistration:
         finally:
             for task in asked:
                 if not task.cancel() and not task.cancelled():
-                    task.exception()  # who registered has logged why
+                    task.exception()  # marks the exception as retrieved; it has been logged
 
     async def _up_to_date(self, server: _NameServer) -> None:
         """Wait for the registrations with one name server that have begun: its lock is given in the order in which it
@@ -299,7 +300,7 @@ class BrokerRegistration:
 
         async def wait_and_register() -> None:
             await asyncio.sleep(server.retry_ms / 1000)
-            server.retry = None  # what fails now asks for the next try
+            server.retry = None  # a failure from here on schedules the next retry
             if self._servers.get(server.address) is server:
                 await self._register(server)
 
@@ -341,7 +342,8 @@ class BrokerRegistration:
         await until_answered(leaving.values())
         for address, task in leaving.items():
             self._servers[address].registered, self._servers[address].everything = False, True
-            why = "no answer" if task.cancel() else task.exception()  # who hangs reads it when it goes on
+            # a task that could still be cancelled has had no answer
+            why = "no answer" if task.cancel() else task.exception()
             if why is not None:
                 log.warning("name server %s did not confirm that this broker is leaving: %s", address, why)
 

@@ -29,7 +29,7 @@ from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 
 ANY_QUEUE: Final = -1
-_EARLY_MS: Final = 50  # the answer must reach the client before it gives up
+_EARLY_MS: Final = 50  # an answer is sent this early, so that it reaches the client before it gives up
 _TRIES_A_TURN: Final = 200
 _TURN_NS: Final = 5_000_000
 

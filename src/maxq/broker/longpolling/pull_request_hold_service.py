@@ -117,7 +117,8 @@ class PullRequestHoldService:
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._by_deadline: dict[int, dict[HeldPull, None]] = {}  # by half second, rounded up
-        self._again: dict[QueueKey, bool] = {}  # looked at in turns; did the queue grow since the first of them?
+        # queues that are looked at over several turns → whether the queue has grown since the first of them
+        self._again: dict[QueueKey, bool] = {}
         self._expired_slot = clock.monotonic_ms() // _EXPIRY_MS
         self._tasks: list[asyncio.Task[None]] = []
         self.held_count = 0
@@ -268,7 +269,7 @@ class PullRequestHoldService:
             parked = self._by_queue.get(key)
             if not parked:
                 continue
-            self._store.watch(*key)  # a queue that was deleted and made again is another one
+            self._store.watch(*key)  # watch again: a queue that was deleted and made again is a new object
             max_offset = self._store.max_offset(*key)
             moved = [held for held in parked if held.offset > held.first_offset]
             behind = [held for held in parked if held.offset == held.first_offset and held.offset < max_offset]

@@ -22,7 +22,7 @@ class Growth:
 
     def __init__(self) -> None:
         self._last: _Numbers = {}
-        self._round: _Numbers = {}  # taken in the round that is under way
+        self._round: _Numbers = {}  # numbers taken in the collection that is under way
         self._part: _Numbers = {}
 
     def of(self, part: Iterable[Family]) -> list[Family]:

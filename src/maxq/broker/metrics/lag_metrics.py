@@ -116,7 +116,7 @@ class LagMetrics:
         queues = 0
         for group, topics in self._subscriptions():
             for topic in topics:
-                queues += 1  # even if nothing is shown of it
+                queues += 1  # counted even if no value is shown for it
                 if queues >= _QUEUES_PER_TURN:
                     queues = 0
                     yield

@@ -17,7 +17,7 @@ from maxq.config.broker_config import BrokerConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry
 
-DISABLE: Final = "DISABLE"  # of metricsExporterType: nothing is counted
+DISABLE: Final = "DISABLE"  # value of metricsExporterType with which nothing is counted
 BOUNDS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 _LABELS: Final = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -33,7 +33,7 @@ class _Counts:
         self.sum_ms = 0
 
     def add(self, milliseconds: int, count: int) -> None:
-        if milliseconds <= 1:  # nearly all
+        if milliseconds <= 1:  # nearly all requests
             self.buckets[0] += count
         else:
             self.buckets[bisect_left(BOUNDS, milliseconds)] += count

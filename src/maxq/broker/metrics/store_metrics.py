@@ -22,7 +22,7 @@ from maxq.store.timer.timer_record import TimerRecord
 #: Seconds; the numbers of messages due between each and the one before it are told.
 TIMER_BOUNDS: Final = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 DELAY_BOUNDS: Final = (60, 600, 3600, 43_200, 86_400, 259_200)  # seconds
-_SLOTS_LOOKED_AT: Final = 1000  # at once
+_SLOTS_LOOKED_AT: Final = 1000  # most slots that are read at once
 _LOOK_AGAIN_MS: Final = 60_000
 
 
@@ -65,7 +65,7 @@ class StoreMetrics:
         try:
             yield (), self._disk.usage(self._folder).used
         except OSError:
-            return  # not known: nothing is shown
+            return  # no value is shown, because none is known
 
     def _flush_behind(self) -> int:
         return max(0, self._store.max_physical_offset - self._store.flushed_offset)

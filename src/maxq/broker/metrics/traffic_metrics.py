@@ -170,7 +170,7 @@ class TrafficMetrics:
             asked = normal_topic(topic, group)
             if asked == topic:
                 yield self._labels_out(topic, group, flag(False)), popped
-            else:  # of the two spellings of a retry topic
+            else:  # a retry topic, whose name can be spelled in two ways
                 labels = self._labels_out(asked, group, flag(True))
                 retried[labels] = retried.get(labels, 0) + popped
         yield from retried.items()
@@ -213,7 +213,8 @@ class _MessageSizes:
         if new <= 0:
             return  # another scrape looked meanwhile
         if not any(found):
-            found[bisect_left(SIZE_BOUNDS, put_bytes // put_nums)] = 1  # nothing to look at: by the mean
+            # there is no message to look at: use the mean size
+            found[bisect_left(SIZE_BOUNDS, put_bytes // put_nums)] = 1
         total, given = sum(found), 0
         counts = list(self.counts)
         for index, number in enumerate(found):

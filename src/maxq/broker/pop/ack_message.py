@@ -246,7 +246,7 @@ class AckMessageProcessor(RequestProcessor):
         if live is not None:
             self._count(old.group, old.topic, 1)
             end = self._buffer.replace(point, handle.revive_qid, live, header.offset, by=old.key).end_offset
-        elif self._is_done(header, handle):  # a check point more would make the message come once more
+        elif self._is_done(header, handle):  # one more check point would have the message delivered once more
             end = self._buffer.noted_end()
         else:
             until_ms = handle.pop_time + handle.invisible_time
@@ -257,7 +257,7 @@ class AckMessageProcessor(RequestProcessor):
             except RequestRefusedError:
                 self._buffer.take_away(point)
                 raise
-            if end == NOT_NOTED:  # the check point in the revive topic stays the one that holds the message
+            if end == NOT_NOTED:  # not noted: the check point in the revive topic keeps holding the message
                 self._buffer.take_away(point)
         self._stats.add(names.GROUP_CK_NUMS, f"{header.topic}@{header.consumer_group}")
         self._stats.add(names.BROKER_CK_NUMS, self._own.cluster)

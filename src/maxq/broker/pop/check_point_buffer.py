@@ -38,11 +38,11 @@ from maxq.runtime.interfaces import Clock
 from maxq.store.durability.log_marks import LogMark
 
 _SLOT_MS: Final = 100
-_RECEIPTS_MS: Final = 60_000  # so long a check point stays here for its earlier receipts, at most
+_RECEIPTS_MS: Final = 60_000  # longest time that a check point stays here so that its earlier receipts are still known
 _MOST_GIVEN_AGAIN: Final = 10_000
 _NOBODY: Final = "PopBufferMergeService"
 _NEVER: Final = 1 << 62
-_NO_NUMBER: Final = -1  # of a check point in the revive topic
+_NO_NUMBER: Final = -1  # number of a check point that is in the revive topic and not here
 _NEIGHBOURS: Final = list(range(128))
 
 QueueKey = tuple[str, str, int]
@@ -159,19 +159,26 @@ class CheckPointBuffer:
         self._clock = clock
         self._live: dict[PointKey, LiveCheckPoint] = {}  # in the order of their pops
         self._by_number: dict[int, LiveCheckPoint] = {}
-        self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by when their time is over, monotonic
+        # by the monotonic time at which their messages become visible again
+        self._slots: dict[int, dict[LiveCheckPoint, None]] = {}
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
-        self._late: list[LiveCheckPoint] = []  # those with `needed_from`
-        self._resting: deque[LiveCheckPoint] = deque()  # that have ended, by `rests_on`
-        self._moves: deque[tuple[LogMark, QueueKey, int]] = deque()  # of groups' offsets, when the mark is final
-        self._renewed: dict[PointKey, dict[int, LiveCheckPoint]] = {}  # by earlier receipt: key, queue offset
-        self._given_again: dict[tuple[PointKey, int], int] = {}  # by receipt and queue offset: when its time is over
-        self._handed_over_until = clock.wall_ms()  # greatest pop time of what may be in the revive topic
-        self._handed_over_from = _NEVER  # least pop time of what this broker put there since it is the active one
+        self._late: list[LiveCheckPoint] = []  # check points whose `needed_from` is set
+        self._resting: deque[LiveCheckPoint] = deque()  # check points that have ended, ordered by `rests_on`
+        # new group offsets, each to be set when its mark is final
+        self._moves: deque[tuple[LogMark, QueueKey, int]] = deque()
+        # by the earlier receipt's key, then by queue offset
+        self._renewed: dict[PointKey, dict[int, LiveCheckPoint]] = {}
+        # by receipt and queue offset: when that delivery's time ends
+        self._given_again: dict[tuple[PointKey, int], int] = {}
+        self._handed_over_until = clock.wall_ms()  # greatest pop time of a check point that may be in the revive topic
+        # smallest pop time of those that this broker put there since it became the active one
+        self._handed_over_from = _NEVER
         self._next_number = clock.wall_ms() * 1000
-        self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
-        self._known_end = 0  # of such a slave: the check points that the journal names before this are its master's
-        self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has, or may have, handed over
+        # messages that ended on this slave while it acts as master
+        self._ended_here: dict[QueueKey, Spans] | None = None
+        self._known_end = 0  # on such a slave: check points in journal records before this offset are its master's
+        # on such a slave: rows of check points that its master has handed over, or may have
+        self._passed_on: list[list[Any]] = []
         self.is_open = False
         self.on_filled: Callable[[], None] = lambda: None
         self.on_ended: Callable[[QueueKey], None] = lambda queue: None
@@ -292,7 +299,7 @@ class CheckPointBuffer:
         live = LiveCheckPoint(0, nothing, 0, next_begin, 0)
         live.ended = True
         if cursor[-1].ended and self._is_settled(cursor[-1]):
-            cursor.pop()  # what the new one says includes it
+            cursor.pop()  # the new entry includes what the last one says
         cursor.append(live)
 
     def set_cursors(self, offsets: Mapping[QueueKey, int]) -> None:
@@ -325,7 +332,8 @@ class CheckPointBuffer:
             elif at_end:
                 entries.setdefault("b", []).append([*queue, offset])
                 if self._ended_here is not None:
-                    self._ended_here.setdefault(queue, Spans())  # the master hears of the queue
+                    # the entry alone tells the master that something of this queue ended here
+                    self._ended_here.setdefault(queue, Spans())
         if entries:
             self.journal.write(entries)
 
@@ -349,7 +357,8 @@ class CheckPointBuffer:
             if cursor is None:
                 cursor = self._cursors[queue] = deque()
             behind = len(cursor)
-            while behind and cursor[behind - 1].next_begin > next_begin:  # what a slave gave may come late
+            # check points that a slave handed back may come out of order
+            while behind and cursor[behind - 1].next_begin > next_begin:
                 behind -= 1
             if behind < len(cursor):
                 noted = [other for other in islice(cursor, behind, None) if other.journal_offset >= 0]
@@ -408,7 +417,8 @@ class CheckPointBuffer:
         start offset + n. Returns the bits that were marked."""
         point = live.point
         diffs = point.diffs
-        if diffs == _NEIGHBOURS[: len(diffs)]:  # mostly; old ones have none
+        # the usual case, compared quickly; check points of old versions have no diffs
+        if diffs == _NEIGHBOURS[: len(diffs)]:
             mask = distances & live.full
         else:
             mask = sum(1 << index for index, distance in enumerate(diffs) if distances >> distance & 1)
@@ -420,7 +430,8 @@ class CheckPointBuffer:
     def _mark(self, live: LiveCheckPoint, bits: int) -> None:
         """Mark `bits`, none of which was marked before."""
         if live.twins and (of_twins := self._mark_twins(live, bits)):
-            self.journal.write({"l": of_twins})  # a start may need them, and know nothing of `live`, which has ended
+            # a start needs the rows of the twins, and does not know `live`, which has ended
+            self.journal.write({"l": of_twins})
         self._mark_alone(live, bits)
 
     def _mark_alone(self, live: LiveCheckPoint, bits: int) -> None:
@@ -605,7 +616,8 @@ class CheckPointBuffer:
             next_begin = cursor.popleft().next_begin
         if not cursor:
             del self._cursors[queue]
-        if next_begin > self._offsets.query_offset(queue[1], queue[0], queue[2]):  # a replay repeats older ones
+        # a replay of the journal repeats older offsets
+        if next_begin > self._offsets.query_offset(queue[1], queue[0], queue[2]):
             self._offsets.commit_offset(_NOBODY, queue[1], queue[0], queue[2], next_begin)
 
     # --- journal -----------------------------------------------------------------------------------------------------
@@ -696,7 +708,7 @@ class CheckPointBuffer:
             self._cursors.pop(queue, None)
             to = reset if known is None else known.get(queue, reset)
             committed = self._offsets.query_committed(group, topic, queue_id)
-            if to != committed:  # -1: the group begins anew
+            if to != committed:  # a committed offset of -1 means that the group begins anew
                 self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, to)
         for topic, group, queue_id, begin in entries.get("b", ()):
             if self._offsets.query_offset(group, topic, queue_id) < 0:
@@ -822,7 +834,7 @@ class CheckPointBuffer:
         unknown = [live for key, live in own if live.journal_offset >= known_end and key not in theirs]
         added: list[LiveCheckPoint] = []
         bits: dict[LiveCheckPoint, int] = {}
-        given: list[LiveCheckPoint] = []  # by the slave
+        given: list[LiveCheckPoint] = []  # check points that the slave has handed back
         spans = {(topic, group, queue_id): Spans(bounds) for topic, group, queue_id, _, bounds in done}
         for key, row in theirs.items():
             live = self._live.get(key)
@@ -854,12 +866,13 @@ class CheckPointBuffer:
                 "h": [row for live in added for row in _earlier(live)],
             }
             self._noted(added, self.journal.write({name: rows for name, rows in entries.items() if rows})[0])
-        self.finish(ended)  # behind what the slave has put in their place
+        self.finish(ended)  # only now: the slave's records that replace them are written
         end = self.journal.mark()
         for live in bits:
             live.rests_on = end
         for live, mask in bits.items():
-            if mask := mask & ~live.point.bit_map:  # else its twin, which came before it, is acknowledged
+            # if the mask is empty, the twin that came before was acknowledged already
+            if mask := mask & ~live.point.bit_map:
                 self._mark(live, mask)
         for live, mask in passed.items():
             if mask := mask & ~live.point.bit_map:

@@ -60,8 +60,8 @@ from maxq.store.log.deletions import Deletions
 
 log = logging.getLogger(__name__)
 
-#: So long a slave that handed back waits for its master to register, and one that ended to act keeps what it knew, in
-#: ms.
+#: Milliseconds for which a slave that handed back its state waits for its master to register, and for which a slave
+#: that no longer acts keeps what it knew.
 HELD_MS: Final = 10_000
 
 _TOPIC_AT: Final = {"live": 1, "done": 0, "orders": 0}  # the place of the topic in a row
@@ -198,7 +198,7 @@ def _check(told: dict[str, Any]) -> None:
     if not isinstance(told.get("log", 0), int):
         raise TypeError(f"log is {told['log']!r:.80}")
     for row in told["live"]:
-        check_point(row, int)  # and the bits of acknowledged messages
+        check_point(row, int)  # checks all of the row but the bits of acknowledged messages
     for row in told.get("done", ()):
         check_row(row, (str, str, int, int, list))
         bounds = row[4]

@@ -131,7 +131,8 @@ class OrderService:
     def _write(self, rows: list[list[Any]]) -> int:
         at, end = self._journal.write({"o": rows})
         if self.unsaved < 0 and (at >= 0 or end == NOT_NOTED):
-            self.unsaved = at if at >= 0 else self._journal.end  # what the store did not take comes behind all it has
+            # a record that the store refused will be written behind all others
+            self.unsaved = at if at >= 0 else self._journal.end
         return end
 
     def note_blocks(self) -> None:
@@ -170,7 +171,7 @@ class OrderService:
         for topic, group, queue_id, committed, row in rows:
             info, own = OrderInfo.from_json(row), self.table.get(topic, group, queue_id)
             if own is not None and own.pop_time > info.pop_time:
-                continue  # given here, before the slave had the record of it
+                continue  # delivered by this slave before it had read the master's record of the queue
             if own is not None and own.pop_time == info.pop_time:
                 info.committed |= own.committed
             self.table.put(topic, group, queue_id, info)

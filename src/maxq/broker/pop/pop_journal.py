@@ -59,14 +59,16 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 log = logging.getLogger(__name__)
 
 
-#: Instead of a physical offset: what was to be noted is not in the log, so nothing may be promised that rests on it.
+#: Takes the place of a physical offset where the record is not in the log, so that nothing that depends on it may be
+#: promised.
 NOT_NOTED: Final = -1
 
-#: Instead of a queue offset: no slave of this broker may act as master, and so none has to know the journal.
+#: Takes the place of a queue offset where no slave of this broker may act as master, so that no slave needs the
+#: journal.
 NO_SLAVE: Final = 1 << 62
 
 _Kind = type | tuple[type, ...]
-#: The kinds of a row's values.
+#: Kind of row → the types of its values.
 _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "p": (int, str, str, int, int, int, int, int, list, int, int, (str, type(None))),
     "a": (int, int),
@@ -83,8 +85,8 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "m": (str, str, int, int, int, int, int, (str, type(None)), list),
 }
 _TOPICS: Final = {"p": 1, "r": 0, "b": 0, "o": 0, "u": 0, "c": 0, "m": 0}  # the place of the topic in a row
-_IN_ORDER: Final = "phaltedrboucwm"  # in which a start takes in the rows of a record
-_DISTANCES: Final = 8  # their place in a row of "p"
+_IN_ORDER: Final = "phaltedrboucwm"  # order in which a start applies the rows of one record
+_DISTANCES: Final = 8  # index of the distances in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
 
@@ -110,7 +112,8 @@ class PopJournal:
         self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
         self._written_end = 0  # physical offset behind the newest record of this process
         self._claimed: list[list[Any]] = []  # rows "c" for the next record that ends check points
-        self._told: dict[tuple[Any, ...], int] = {}  # by topic, group and queue: the last record that tells of it
+        # topic, group and queue → queue offset of the last record that mentions it
+        self._told: dict[tuple[Any, ...], int] = {}
 
     def name_with_next_end(self, place: tuple[str, int, int]) -> None:
         """Name this copy (topic, queue id, queue offset) in the next record that ends check points."""

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 MAX_POP_NUMS: Final = 32
 _TOO_LATE_MS: Final = 500
 _GIVEN: Final = STAYS - {ResponseCode.FLUSH_DISK_TIMEOUT}
-CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
+CLOCKS_DIFFER_MS: Final = 3_600_000  # no request is so late: a larger difference means that the clocks differ
 
 
 class PopMessageProcessor(RequestProcessor):
@@ -206,7 +206,7 @@ class PopMessageProcessor(RequestProcessor):
         """
         connection, request = waiting.connection, waiting.request
         header = PopMessageRequestHeader.decode(request.ext)
-        header.born_time = self._clock.wall_ms()  # it was in time when it came
+        header.born_time = self._clock.wall_ms()  # the request waited here, so the time of its arrival no longer counts
         ask = self._check(connection, header)
         if not last and self._quotas.pull_wait_ms(header.consumer_group, request):
             self._wait_for_quota(connection, request, header)

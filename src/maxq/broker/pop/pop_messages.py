@@ -39,7 +39,7 @@ from maxq.runtime.periodic import PeriodicTasks
 
 _SAFETY_NET_SECONDS: Final = 5.0
 _READER: Final = "TOOLS_CONSUMER"
-#: What a broker says of a message that it no longer has.
+#: Answers of a broker that no longer has the message.
 _GONE: Final = (
     ResponseCode.PULL_OFFSET_MOVED,
     ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -82,7 +82,7 @@ class PopMessages:
         self._timer = timer
         self._topics = tables.topics
         self._groups = tables.groups
-        self._gives_way = False  # to its master, which comes back
+        self._gives_way = False  # this slave stops acting, because its master comes back
         self._tasks = PeriodicTasks()
         self.polling, self.notified = (
             PopLongPollingService(

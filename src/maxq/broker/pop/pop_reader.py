@@ -129,7 +129,7 @@ class PopReader:
         self._rng = env.rng
         self._own = env.own
         self._turn = 0
-        self._began_ns = 0  # the read that is under way
+        self._began_ns = 0  # when the current read began, in monotonic ns
 
     def read(self, ask: PopAsk, *, may_wait: bool) -> PopFound:
         """Read the available messages for the group. With `may_wait` the call does not wait for properties that are not
@@ -195,7 +195,8 @@ class PopReader:
         if config is None:
             return None
         if broker.use_separate_retry_queue and self._own.is_master:
-            self._topics.widen(config, ask.topic.read_queue_nums)  # copies go to the queues of their messages
+            # a message of the log is copied with its queue id, so the queues must exist
+            self._topics.widen(config, ask.topic.read_queue_nums)
         return self._topics.select_topic_config(config.topic_name)
 
     def _known_or_left(self, name: str, topic: TopicConfig) -> TopicConfig | None:
@@ -217,7 +218,7 @@ class PopReader:
         downwards = self._settings.broker.priority_order_asc
         for step in range(count):
             if found.count >= ask.max_msg_nums and found.rest_num:
-                return  # enough, and others are told that there is more
+                return  # enough messages, and it is known that there are more
             self._read_queue(ask, topic, (start + (count - 1 - step if downwards else step)) % count, found, may_wait)
 
     # --- one queue ---------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ class PopReader:
             return
         result = self._get(ask, topic, queue_id, offset, found, may_wait)
         if result.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY and not self._own.is_master:
-            return  # another slave has given out messages that this one lacks
+            return  # another slave has delivered messages that this slave does not have
         if result.status in _MOVED:
             log.warning("%s@%s queue %d: offset %d is wrong, going on at %d", topic, group, queue_id, offset,
                         result.next_begin_offset)  # fmt: skip
@@ -275,7 +276,7 @@ class PopReader:
         most = ask.max_msg_nums - found.count
         wanted, subscription = ask.wanted, ask.subscription
         if topic.startswith(RETRY_PREFIX) and not self._settings.broker.filter_support_retry:
-            wanted = None  # what was retried passed before
+            wanted = None  # the filter was applied before the message came to the retry topic
         return self._store.get_message(
             ask.group.group_name, topic, queue_id, offset, most, subscription, wanted=wanted, may_wait=may_wait
         )
@@ -285,7 +286,8 @@ class PopReader:
     ) -> None:
         topic, group = config.topic_name, ask.group.group_name
         offsets = self._offsets_of(config, queue_id, offset, result)
-        start = min(offset, offsets[0])  # of a batch, which is given whole, some may be behind the group
+        # an inner batch is delivered as a whole, so its first messages may be below the group's offset
+        start = min(offset, offsets[0])
         if ask.order:
             self._note_begun(found)
             counts, end_offset = self.orders.delivered(

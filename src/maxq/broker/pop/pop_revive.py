@@ -126,7 +126,7 @@ class PopReviveService:
         self._own = env.own
         self._delivered_until = delivered_until
         self._buffer = buffer
-        self._kept: dict[Key, set[int]] = {}  # what this slave, which acts as master, knew when it began to
+        self._kept: dict[Key, set[int]] = {}  # what this slave knew when it began to act as master
         self._doubt = doubt
         self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
@@ -197,7 +197,7 @@ class PopReviveService:
         done = 0
         for queue, end in zip(busy, ends, strict=True):
             done += await self._read(queue)
-            if queue.position >= end:  # else there may be acks that were not read
+            if queue.position >= end:  # unless all records were read, there may be acks among the rest
                 queue.forget_early(until_ms)
                 done += await self._handle_due(queue, until_ms)
         await self._commit(busy)
@@ -323,9 +323,9 @@ class PopReviveService:
                 failed = await self.reviver.revive(point) if given else []
             left = [offset for offset in failed if not await self._put_again(point, offset, queue.queue_id)]
             delivered = [offset for offset in given if offset not in left]
-            if delivered and not self._own.is_master:  # elsewhere: the master would deliver it once more
+            if delivered and not self._own.is_master:  # the master would otherwise deliver these messages once more
                 self._buffer.keep_for_master(LateAck(point, delivered, queue.queue_id))
-            if left:  # its record stays the first one that is needed; what is revived is not revived again
+            if left:  # the record stays needed for these messages; those that were revived are not revived again
                 point.leave_open(left)
                 break
             queue.points.pop(point.key, None)

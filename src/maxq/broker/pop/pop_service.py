@@ -54,8 +54,9 @@ _CLEAN_MS: Final = 30_000
 _AGAIN_MS: Final = 1_000
 _A_TURN: Final = 100
 _READY_SECONDS: Final = 2.0
-_UNWRITTEN_MS: Final = 60_000  # so long behind a check point's time an ack is tried again: the timer may be late
-_OF_STARTS: Final = frozenset("ruce")  # rows that a start, or an order of an operator, may write before a missing ack
+_UNWRITTEN_MS: Final = 60_000  # how long behind a check point's time an ack is retried: the timer may be late
+# kinds of rows that a start or an administrator's order may write before a missing ack is written
+_OF_STARTS: Final = frozenset("ruce")
 
 
 class _TakenResets:
@@ -119,7 +120,7 @@ class PopService:
         self._revive = revive
         self._passed_over = PassedOver(log)
         self._ready = asyncio.Event()
-        self._knows = False  # what is in memory is the whole truth
+        self._knows = False  # the state in memory is complete
         self._task: asyncio.Task[None] | None = None
         self._filled = asyncio.Event()
         buffer.on_filled = self._filled.set
@@ -131,16 +132,17 @@ class PopService:
         self._appended_before = 0  # physical end of the log when this broker became the active one, visible or not
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
         self._read_end = 0  # of the journal, by queue offset
-        self._renewed: list[list[int]] = []  # rows "w" of its last record that has other rows than `_OF_STARTS`
+        self._renewed: list[list[int]] = []  # rows "w" of the last record that has rows of kinds outside `_OF_STARTS`
         self._unwritten: list[LateAck] = []  # acks that the log did not take yet
         self._unwritten_from = -1  # queue offset of the first record of the journal that names any of them; -1: none
         self._written_up_to: LogMark | None = None  # those that the log has taken lie before this
-        self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
-        self._stood_in = False  # it was active last as a slave that acts as master
-        self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
-        self._kept_end = 0  # of the journal, when it knew that
-        self._kept_until_ms = 0  # monotonic: by then its master has taken it over, or never will
-        self._asked_for: str | None = None  # the return of the master that it was told to; None: to none yet
+        self._held_until_ms = 0  # monotonic ms until which a slave that has handed back waits for its master
+        self._stood_in = False  # this broker was last active as a slave that acts as master
+        self._kept = b""  # on a slave that no longer acts: its state, in the form in which it is handed back
+        self._kept_end = 0  # end of the journal at which that state was taken
+        self._kept_until_ms = 0  # monotonic ms: the master takes the state over before this, or never
+        # id of the master's return for which the state was handed back; None: for none yet
+        self._asked_for: str | None = None
         self.reign = 0
         self.log_began_at = 0
 
@@ -199,7 +201,8 @@ class PopService:
         self.give_way()
         if self._task is None:
             has_asked = self._asked_for is not None and self._asked_for != (return_id or None)
-            was_told = has_asked and self._journal.end > self._kept_end  # else it has ended before it noted anything
+            # otherwise that master ended before it wrote anything to the journal
+            was_told = has_asked and self._journal.end > self._kept_end
             if self._clock.monotonic_ms() >= self._kept_until_ms or was_told:
                 return b""
             self._asked_for = return_id
@@ -230,7 +233,7 @@ class PopService:
     def gives_way(self) -> str | None:
         """Return why this slave, which acts as master, may promise nothing at the moment (its master has taken over its
         pop state); None if it may."""
-        if not self._held_until_ms:  # which ends when this broker begins to act once more
+        if not self._held_until_ms:  # reset when this broker begins to act again
             return None
         return "its master comes back, and has taken over the acks and offsets of this slave"
 
@@ -337,7 +340,8 @@ class PopService:
         await self._ack_late([*unwritten, *self._buffer.unacknowledged(self._renewed)])
         if self._stood_in:
             self._buffer.keep_ended(self._read_end)
-        for told in filter(None, (self._still_known(), *self._handed_back())):  # others know of what came later
+        # other slaves may know what happened later
+        for told in filter(None, (self._still_known(), *self._handed_back())):
             body = await self._untaken(told)
             await self._ack_late(
                 hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions)
@@ -345,7 +349,7 @@ class PopService:
             with self._passed_over("offsets that a slave reported, which are written again later"):
                 await self._settle()
                 self._offsets.request_persist()
-                await self._offsets.persisted()  # what is done has no other trace here
+                await self._offsets.persisted()  # the group offsets are the only trace of what is done
             self._make_groups(hand_back.groups_of(body))
         self._knows = True
         self._kept = b""
@@ -699,7 +703,7 @@ class PopService:
         orders.table.is_dirty = False
         try:
             await TABLES.run(orders.table.persist)
-        except BaseException:  # told to end, too: nobody knows what became of the file
+        except BaseException:  # cancellation included: the file may or may not have been written
             orders.table.is_dirty = True
             orders.unsaved = unsaved if unsaved >= 0 else orders.unsaved
             raise

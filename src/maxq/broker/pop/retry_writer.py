@@ -96,7 +96,8 @@ class RetryWriter:
             log.warning("%s was deleted: %d messages popped before are not revived", point.topic, point.num)
             return []
         for offset, message in messages.items():
-            if not point.is_open(offset):  # it was acknowledged, or its time was changed, while others were awaited
+            # acknowledged, or its invisible time changed, while other messages were waited for
+            if not point.is_open(offset):
                 continue
             with self._passed_over(*_named(point, offset)) as attempt:
                 for one in _singles(message):
@@ -137,7 +138,8 @@ class RetryWriter:
             ):
                 return
             result = await self._put(copy)
-            if result.status not in _TOO_LARGE:  # else without what a copy has more than its message
+            # the copy is too large: try again without the properties that it has beyond its message
+            if result.status not in _TOO_LARGE:
                 break
         self._counts.retried[point.group, point.topic, result.status.name] += 1
         if not result.ok:
@@ -167,7 +169,7 @@ class RetryWriter:
         self, point: PopCheckPoint, message: MessageExt, topic: str, properties: dict[str, str]
     ) -> MessageExtBrokerInner:
         queue_id = point.queue_id if self._settings.broker.use_separate_retry_queue else 0  # a light queue's, too
-        properties.pop(const.PROPERTY_DELAY_TIME_LEVEL, None)  # it was delayed already
+        properties.pop(const.PROPERTY_DELAY_TIME_LEVEL, None)  # the message has waited for this level already
         return MessageExtBrokerInner(
             topic, queue_id, message.body, properties,
             flag=message.flag,
@@ -205,7 +207,8 @@ class RetryWriter:
 def _is_later(message: MessageExt, point: PopCheckPoint, offset: int) -> bool:
     """Return whether a read at `offset` has given a later message, because the one there was compacted away, or is
     damaged."""
-    return message.queue_offset > offset and not is_lmq(point.topic)  # whose records have the number of another queue
+    # records of a light queue carry the number of another queue
+    return message.queue_offset > offset and not is_lmq(point.topic)
 
 
 def _singles(message: MessageExt) -> list[MessageExt]:

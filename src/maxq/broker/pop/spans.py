@@ -23,7 +23,7 @@ class Spans:
         if start >= end:
             return
         first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
-        if first < last:  # it touches these
+        if first < last:  # the new range touches these ranges
             start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
         self._starts[first:last] = [start]
         self._ends[first:last] = [end]

@@ -25,8 +25,8 @@ from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
-_UNITS: Final = 512  # of one queue: 100 check points are handed over in a turn, 32 messages revived
-_KEPT_MS: Final = 600_000  # what was due when it was copied is due at the next start, too
+_UNITS: Final = 512  # units of one queue: 100 check points are handed over in a turn, with 32 messages each
+_KEPT_MS: Final = 600_000  # a copy that was due when it was written is still due at the next start
 
 Key = tuple[str, str, int, int, int, str]
 _Place = tuple[str, int, int]
@@ -41,9 +41,9 @@ class UnfinishedRevives:
         self._store = store
         self._journal = journal
         self._clock = clock
-        self._noted: dict[_Place, int] = {}  # queue offset of the journal record that names the place
+        self._noted: dict[_Place, int] = {}  # place of a copy → queue offset of the journal record that names it
         self._copies: dict[tuple[str, int], list[MessageExt]] = {}
-        self._resting: list[tuple[int, LogMark | None]] = []  # claims that may be lost yet: as in `_noted`
+        self._resting: list[tuple[int, LogMark | None]] = []  # claims that may still be lost, each as in `_noted`
         self._first, self._end = 0, log_end  # physical offsets: the records between are not named by the journal
         self._until_ms = 0
 
@@ -99,7 +99,7 @@ class UnfinishedRevives:
         stored.remove(record)
         place = copy.topic, copy.queue_id, record.queue_offset
         self._journal.name_with_next_end(place)
-        self._resting.append((self._noted.pop(place), None))  # its note comes next
+        self._resting.append((self._noted.pop(place), None))  # the next record notes it
         return True
 
     def oldest_needed(self) -> int:

@@ -57,7 +57,7 @@ class Acknowledgement:
     """Waits for the disk and the replicas before a send of this broker is answered. Without replicas only the disk
     counts."""
 
-    refusal_code = ResponseCode.SYSTEM_ERROR  # of what `refusal` refuses
+    refusal_code = ResponseCode.SYSTEM_ERROR  # code of the answer that `refusal` gives
 
     def __init__(self, flusher: CommitLogFlusher) -> None:
         self._flusher = flusher

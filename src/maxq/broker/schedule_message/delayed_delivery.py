@@ -32,13 +32,14 @@ Put = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
 
 _AGAIN_STEP: Final = 0.1  # seconds
 _AGAIN_MOST: Final = 5.0
-#: The store has the message, whatever it says about disk and replicas.
+#: Results with which the store has the message, even if the disk or slaves did not confirm it.
 _STORED: Final = (PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT)
 _NEVER: Final = (
     PutMessageStatus.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
 )
-#: Others can be stored, and this one when an operator has changed something, or another broker group is back.
+#: Results after which other messages can be stored, and this one once an operator has changed something or another
+#: broker group is back.
 _LATER: Final = (
     PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
     PutMessageStatus.QUEUE_HAS_MOVED,

@@ -17,10 +17,10 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
-#: In the properties of every record that was delivered from a delay level, and of few others.
+#: Text in the properties of every record that was delivered from a delay level, and of few other records.
 DELIVERED_MARK: Final = f"{const.PROPERTY_REAL_TOPIC}{const.NAME_VALUE_SEPARATOR}".encode()
 
-#: What the store itself writes into the properties of a record.
+#: Properties that the store itself adds to a record.
 _STORE_PROPERTIES: Final = (const.PROPERTY_CRC32, const.PROPERTY_INNER_MULTI_QUEUE_OFFSET)
 _CLEARED: Final = (
     const.PROPERTY_DELAY_TIME_LEVEL,

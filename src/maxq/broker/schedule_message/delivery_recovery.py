@@ -27,9 +27,9 @@ from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-#: Messages in a row that may have been passed over between two deliveries, and still the second is found.
+#: Most messages in a row that may have been skipped between two deliveries for the second still to be found.
 UNDELIVERED_MOST: Final = 64
-_TURN: Final = 256  # messages that went with their topics, until others get their turn
+_TURN: Final = 256  # messages of deleted topics that are handled before other work gets its turn
 
 
 class DeliveryRecovery:
@@ -52,7 +52,7 @@ class DeliveryRecovery:
         self._queue_of = queue_of
         self._table = table
         self.missed: list[tuple[int, DelayedUnit]] = []
-        # by level: first queue offset → behind the last one of neighbours that went with their topics
+        # level → {first queue offset: offset behind the last} of runs of messages whose topics were deleted
         self._gone: dict[int, dict[int, int]] = {}
 
     async def find(self) -> int:
@@ -105,7 +105,7 @@ class DeliveryRecovery:
         queue, offset = self._queue_of(level), self._table.offset(level)
         passed: list[tuple[int, DelayedUnit]] = []
         gone = self._gone.setdefault(level, {})
-        at, run = offset - 1, -1  # the place before, and where the gone ones begin that end there
+        at, run = offset - 1, -1  # `run`: where the run of deleted messages begins that ends at `at`
         while (at := at + 1) < queue.max_offset:
             if at in gone:
                 run, at = at, gone[at] - 1

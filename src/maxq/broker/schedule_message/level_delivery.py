@@ -26,9 +26,9 @@ from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
-_LONGEST_WAIT: Final = 0.1  # seconds; the wall clock may be set meanwhile
+_LONGEST_WAIT: Final = 0.1  # seconds; short, because the wall clock may be set meanwhile
 _IDLE_WAIT: Final = 5.0  # an empty queue: `wake` tells of the next message
-_LOOKS: Final = 50  # for a message that is on its way
+_LOOKS: Final = 50  # tries to read a message that is not readable yet
 _AFTER_FAILURE: Final = 10.0
 _SLICE: Final = 32  # messages until others get their turn, as many as one pull takes …
 _SLICE_BYTES: Final = 256 * 1024  # … also of large ones
@@ -115,7 +115,7 @@ class LevelDelivery:
                 try:
                     await self._deliver_due()
                     await self._wait()
-                except Exception:  # the level must live
+                except Exception:  # nothing may end the level's delivery
                     count_failure(f"delay level {self._level}")
                     log.exception("delivery of level %d failed, it continues in %g s", self._level, _AFTER_FAILURE)
                     self._queue.forget_read_ahead()
@@ -155,7 +155,7 @@ class LevelDelivery:
     def _deliver_fast(self, unit: DelayedUnit) -> int:
         try:
             return self._owner.fast_path.deliver(unit.physical_offset)
-        except Exception:  # a failure of ours may be one of this way only
+        except Exception:  # the failure may be limited to the fast path: the slow path is tried next
             log.exception(
                 "delayed message %d of level %d cannot be delivered by the fast path", unit.queue_offset, self._level
             )
@@ -227,8 +227,10 @@ class LevelDelivery:
             await asyncio.sleep(min(wait_ms / 1000, _LONGEST_WAIT))
         else:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_IDLE_WAIT):  # wait_for would lose a cancellation that comes with the wake
-                    await self._woken.wait()  # over at once if one has come since the last time, during a delivery, too
+                # not wait_for, which would lose a cancellation that comes together with the wake
+                async with asyncio.timeout(_IDLE_WAIT):
+                    # returns at once if it was set since the last wait, even during a delivery
+                    await self._woken.wait()
                 self._woken.clear()
                 await self._until_visible()
 

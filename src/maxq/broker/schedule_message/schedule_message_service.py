@@ -39,12 +39,14 @@ from maxq.store.store_results import PutMessageResult
 log = logging.getLogger(__name__)
 
 SERVICE_NAME: Final = "ScheduleMessageService"
-_POSTPONED_MOST: Final = 1_000  # then levels wait
+_POSTPONED_MOST: Final = 1_000  # most postponed messages; above, levels wait
 _POSTPONED_MS: Final = 10_000
 _POSTPONED_MOST_MS: Final = 600_000
 _POSTPONED_LOOK: Final = 1.0  # seconds
-_ELSEWHERE_SECONDS: Final = 0.2  # between a delivery to another broker and the table that says so
-_UNTOLD_MOST: Final = UNDELIVERED_MOST // 2  # messages passed over, then the table says so, for the log does not
+# seconds between a delivery to another broker and the write of the table that records it
+_ELSEWHERE_SECONDS: Final = 0.2
+# skipped messages after which the table is written, because the log has no trace of them
+_UNTOLD_MOST: Final = UNDELIVERED_MOST // 2
 _LOOKED_AT: Final = 32  # units of a queue, of which the first that is not a gap tells where its messages lie
 _HOUR_MS: Final = 3_600_000
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
@@ -88,18 +90,21 @@ class ScheduleMessageService:
         self._levels = levels
         self._table = DelayOffsetTable(env.clock, lambda: env.settings.broker.delay_offset_update_version_step)
         self._deliveries: dict[int, LevelDelivery] = {}
-        self._ends: dict[int, int] = {}  # queue offsets: what lies behind was stored here, so no table knows of it
-        self._runs: list[asyncio.Task[None]] = []  # the last one, and those before it that have not ended yet
+        # level → queue offset behind which messages were stored by this run, so no table knows them
+        self._ends: dict[int, int] = {}
+        self._runs: list[asyncio.Task[None]] = []  # the last run, and earlier ones that have not ended yet
         self._is_wanted = False
         self._is_loaded = False
         self._written_state: tuple[object, object] | None = None
         self._postponed: dict[tuple[int, int], _Postponed] = {}  # by level and queue offset
         self._written_end = 0
         self._written = b""
-        self._term = 0  # of the leadership that delivers (LogMark)
-        self._is_untold = asyncio.Event()  # set: the log has no trace of what was done, so the table must say it soon
-        self._passed_over = 0  # messages since the table was written
-        self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
+        self._term = 0  # term of the leadership in which this broker delivers (LogMark)
+        # set when something was done that leaves no trace in the log, so the table must be written soon
+        self._is_untold = asyncio.Event()
+        self._passed_over = 0  # messages that were skipped since the table was written
+        # physical offset from which on the master delivers what comes into its log
+        self._masters_from: int | None = None
         self.given_up = 0
         messages.store.cleaner.needs[SERVICE_NAME] = self._what_waits_below
 
@@ -137,7 +142,7 @@ class ScheduleMessageService:
     def wake(self, level: int) -> None:
         """Wake the delivery of a level, because a message of this level is about to be stored."""
         if not self._is_wanted and self._settings.store.broker_role != "SLAVE":
-            self._note_end(level)  # a master takes messages a moment before it is told to deliver
+            self._note_end(level)  # a new master accepts messages a moment before its delivery starts
         delivery = self._deliveries.get(level)
         if delivery is not None:
             delivery.wake()
@@ -166,7 +171,7 @@ class ScheduleMessageService:
 
     async def _load(self) -> None:
         await self._store.wait_for_dispatch()
-        if self._settings.store.broker_role == "SLAVE":  # which stores nothing itself
+        if self._settings.store.broker_role == "SLAVE":  # a slave stores nothing itself
             self._ends = {level: self._queue(level).max_offset for level in self._ends}
         self._term = self._store.marks.mark().term
         self._masters_from = None if self._own.is_master else self._store.max_physical_offset
@@ -291,7 +296,7 @@ class ScheduleMessageService:
             return f"how far delayed messages were delivered cannot be read: {error}"
         except RemoteProtocolError:
             text = None
-        if text is None:  # nobody knows what was delivered
+        if text is None:  # no file says what was delivered
             return ""
         low = self._store.min_physical_offset
         given_up_ms = self._store.time.now_ms() - self._settings.store.file_reserved_time * _HOUR_MS

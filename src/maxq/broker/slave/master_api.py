@@ -38,7 +38,7 @@ _PULLED: Final = (
     ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )  # fmt: skip
-_RESTARTS: Final = 10  # of a table that changes while it is read
+_RESTARTS: Final = 10  # most restarts of the copy of a table that changes while it is read
 
 _Table = TypeVar("_Table", TopicConfigAndMappingSerializeWrapper, SubscriptionGroupWrapper)
 
@@ -53,7 +53,7 @@ class _Paging(Generic[_Table]):
     total_field: str
     decode: Callable[[bytes], _Table]
     entries: Callable[[_Table], int]
-    merge: Callable[[_Table, _Table], None]  # put the second page into the first
+    merge: Callable[[_Table, _Table], None]  # adds the second page to the first
 
 
 def _merge_topics(table: TopicConfigAndMappingSerializeWrapper, page: TopicConfigAndMappingSerializeWrapper) -> None:
@@ -243,7 +243,7 @@ class MasterApi:
         table, total = await self._page(address, paging, 0, 1, None)
         if table.data_version == known:
             return None
-        if total is None or paging.entries(table) >= total:  # a master that does not know pages sends all
+        if total is None or paging.entries(table) >= total:  # a master that does not know pages sends the whole table
             return table
         for _ in range(_RESTARTS):
             whole = await self._pages(address, paging)

@@ -206,6 +206,7 @@ class RoleService:
         self._address.broker_id = broker_id
         self._store.update_config(settings.store)
         self._offsets.begin_as_master(self._store.max_physical_offset)
-        if role != SLAVE and not self._store.dispatch_behind_bytes:  # else queues end where they had room
+        # a role change before dispatch has caught up (the disk was full) leaves queues that are too short
+        if role != SLAVE and not self._store.dispatch_behind_bytes:
             self._offsets.not_beyond(self._store.max_offset)
         await TABLES.run(self._owner.record, role)

@@ -54,25 +54,27 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds.
 PERIOD: Final = 3.0
-#: At most this share of the time goes into rounds: tables of gigabytes are not copied without a break.
+#: Largest share of the time that rounds may take, so that tables of gigabytes are not copied without a break.
 _SHARE: Final = 0.05
-#: … but the next one begins after so many seconds at the latest: who acts for the master has the offsets of that time.
+#: … but the next round begins after this many seconds at the latest: a slave that acts for the master has the offsets
+#: of that time.
 _LONGEST: Final = 60.0
-#: Seconds between two changes that are taken one by one, at least, while nobody waits until slaves have them.
+#: Least seconds between two changes that are copied one by one, while nobody waits for slaves to have them.
 _PAUSE: Final = 0.05
 #: Seconds after which a master that did not say what changes is asked again.
 _RETRY: Final = 3.0
-#: A table that tells of more log than is here is waited for so many times so many seconds.
+#: Times, and seconds each, that a slave waits for its log to reach the end that a table refers to.
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.02
-#: … and one that no other can be taken for: a slave that is always behind by some seconds is to have offsets.
+#: … and times for a table that cannot be replaced by a newer one: a slave that is always some seconds behind must get
+#: offsets, too.
 _LONG_LOOKS: Final = 150
-#: Milliseconds for which a slave may be without a link whose logs are compared before this counts as a failure.
+#: Milliseconds for which a slave may be without a compared link before this counts as a failure.
 _JOIN_MS: Final = 10_000
-#: Topics that one line of the log names.
+#: Most topics that one line of the log names.
 _NAMED: Final = 20
 
-#: What a master says of an offset that is of no use to it any more: its topic, group or queue is gone.
+#: Answers of a master to offsets that mean nothing to it any more: the topic, group or queue is gone.
 _KNOWN_NO_LONGER: Final = (
     ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -108,7 +110,8 @@ class SlaveTables:
             newest = self.deletions.adopt(value)
         except ValueError as error:
             raise RemoteProtocolError(f"the table of deleted topics cannot be read: {error}") from error
-        self.offsets.take_deletion([], newest)  # the offsets that are here are of the topics that came after it
+        # the offsets that are here belong to topics that were made after the deletion
+        self.offsets.take_deletion([], newest)
 
 
 class OwnLog(Protocol):
@@ -167,13 +170,17 @@ class SlaveSynchronize:
         self._joined = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
-        self._taking = asyncio.Lock()  # a table: an older answer does not replace a newer one
-        self._taking_offsets = asyncio.Lock()  # which wait for the log, and topics do not
+        # held while a table is copied, so that an older answer does not replace a newer one
+        self._taking = asyncio.Lock()
+        # held while offsets are copied: these wait for the log, which topics do not
+        self._taking_offsets = asyncio.Lock()
         self._compaction = compaction
-        self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
-        self._apart_since_ms: int | None = None  # since then the logs are not known to be one
-        self._cut_off_since_ms: dict[str, int] = {}  # by step that the link's end interrupts, since its last success
-        self.rounds = 0  # finished without a failure
+        self._failing: dict[str, str] = {}  # table → why it cannot be copied at the moment
+        # monotonic ms since which it is not known that the two logs are the same
+        self._apart_since_ms: int | None = None
+        # for steps that the end of the link interrupts: monotonic ms since the last success
+        self._cut_off_since_ms: dict[str, int] = {}
+        self.rounds = 0  # rounds that were finished without a failure
 
     @property
     def master_address(self) -> str:
@@ -188,7 +195,7 @@ class SlaveSynchronize:
         self._master_address = address
         self._wanted.set()
         if self._task is not None:
-            self._task.cancel()  # it may wait for a master that is gone, and nobody else takes a table meanwhile
+            self._task.cancel()  # it may be waiting for a master that is gone; nothing else copies a table meanwhile
             self._task = asyncio.get_running_loop().create_task(self._run(), name="SlaveSynchronize")
             self._watch()
 
@@ -224,14 +231,14 @@ class SlaveSynchronize:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
-        before = 0.0  # seconds that the last round took; one that took long may have met a master that stood still
+        before = 0.0  # seconds that the last round took; a long one may have met a master that stood still
         while True:
             self._wanted.clear()
             began_ms = self._clock.monotonic_ms()
             try:
                 if await self.sync_all():
                     await self.sync_timer_check_point()
-            except Exception:  # a slave whose tables stand still serves on; the next round may do better
+            except Exception:  # a slave whose tables are outdated continues to serve; the next round may succeed
                 count_failure("synchronisation with the master")
                 log.exception("a round of the slave's synchronisation failed")
             took = (self._clock.monotonic_ms() - began_ms) / 1000
@@ -263,7 +270,8 @@ class SlaveSynchronize:
                 await self._joined_or(_RETRY)
                 continue
             try:
-                await tables.topics.persisted()  # who asks has on its disk what it names
+                # the slave that asks is told the changes only when they are on this disk
+                await tables.topics.persisted()
                 await tables.groups.persisted()
                 known = KnownTables(tables.topics.data_version, tables.groups.data_version, offsets_taken)
                 change, rest = await self._api.await_change(address, known, rest), 0.0
@@ -280,11 +288,11 @@ class SlaveSynchronize:
                     continue
             except BrokerError as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    return  # Java's
+                    return  # a Java master, which does not know the request
             except (MaxQError, OSError) as error:
                 log.debug(
                     "master %s could not be asked which tables change: %s", address, error
-                )  # a round finds out why
+                )  # the next round reports the cause
             except Exception:
                 count_failure("changes of the master's tables")
                 log.exception("the changes that master %s reported cannot be applied; it is asked again", address)
@@ -392,7 +400,7 @@ class SlaveSynchronize:
             await step(address)
         except RemotingConnectError:
             raise
-        except _LinkEndedError as error:  # a new slave makes its link anew when it has its first record
+        except _LinkEndedError as error:  # a new slave makes its link anew when it has received its first record
             now_ms = self._clock.monotonic_ms()
             if now_ms - self._cut_off_since_ms.setdefault(what, now_ms) < _JOIN_MS:
                 log.info("%s of master %s are asked for again: %s", what, address, error)
@@ -400,7 +408,8 @@ class SlaveSynchronize:
                 self._failed(what, address, f"{error}, each time for {_JOIN_MS // 1000} s or longer")
             return False
         except BrokerError as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # else there is nothing to take
+            # a master that does not know the request has nothing to copy
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 self._failed(what, address, error)
                 return False
         except (MaxQError, OSError) as error:

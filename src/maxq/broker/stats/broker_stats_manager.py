@@ -77,8 +77,8 @@ class GetCounter:
         self.disk_size = 0
         self.popped_nums = 0  # of `nums`
         self.popped_size = 0
-        self.was_idle = False  # nothing was counted between the last two looks for what may be forgotten
-        self.fall_behind_bytes = 0  # momentary: log bytes between the reader and the end of the log
+        self.was_idle = False  # nothing was counted between the last two searches for idle items
+        self.fall_behind_bytes = 0  # current value: bytes of log between the reader and the end of the log
 
     def add(self, nums: int, size: int, latency_ms: int, from_disk: bool) -> None:
         self.nums += nums
@@ -247,7 +247,7 @@ class BrokerStatsManager:
         del queues[queue_id]
         kept = weakref.ref(counter)
         del counter
-        if (used := kept()) is not None:  # a reader counts on it
+        if (used := kept()) is not None:  # a reader holds the counter and still counts with it
             queues[queue_id] = used
 
     def _forget_keys(self, gone: Callable[[list[str]], bool]) -> None:

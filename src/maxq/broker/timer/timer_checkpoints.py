@@ -104,7 +104,7 @@ class TimerCheckpoints:
         if dequeues:
             return self._progress.dedupe_position()
         known = self._timer.dedupe_position
-        if known is None:  # another broker delivers, and its read time is all that is known
+        if known is None:  # another broker delivers, and only its read time is known
             return first_position(self._store, self._timer.read_time_ms)
         return known
 

@@ -33,7 +33,7 @@ _STORED: Final = (
     PutMessageStatus.PUT_OK,
     PutMessageStatus.FLUSH_DISK_TIMEOUT,
 )
-#: Nothing can be stored: that is not the message's fault.
+#: Results with which the store accepts no message at all, whatever the message is.
 _CLOSED: Final = (
     PutMessageStatus.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY,
@@ -46,7 +46,7 @@ class Outcome(Enum):
 
     DELIVERED = auto()
     AGAIN = auto()  # this message cannot be delivered now; others can
-    CLOSED = auto()  # none can
+    CLOSED = auto()  # no message can be delivered now
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class TimerDelivery:
         try:
             message = self._copy(record, enqueue_ms, rolls)
             result = await self._put(message)
-        except Exception as error:  # it harms only this message
+        except Exception as error:  # only this message is affected
             log.exception("the timer message at physical offset %d cannot be delivered", record.physical_offset)
             return TimerDeliveryResult(Outcome.AGAIN, f"{type(error).__name__}: {error}")
         if result.status in _STORED:

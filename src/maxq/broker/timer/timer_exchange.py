@@ -57,7 +57,8 @@ class TimerExchange:
         if is_dequeuing:
             self._checkpoint = None
             return
-        # were the other broker lost now, nobody would deliver again what this log does not have yet
+        # otherwise, if the other broker were lost now, messages that this log does not have yet would never be
+        # delivered
         if checkpoint is not None and checkpoint.log_end <= self._store.max_physical_offset:
             self._checkpoint = None
             self._timer.adopt(checkpoint)

@@ -125,7 +125,7 @@ class TimerHook:
         if deliver_ms <= latest_ms:
             return deliver_ms
         if message.sys_flag & TRANSACTION_MASK == MessageSysFlag.TRANSACTION_COMMIT:
-            return latest_ms  # the setting was changed since the half message came
+            return latest_ms  # a half message was accepted before the setting was lowered: deliver it at the limit
         return _illegal(
             f"the delay time should not be bigger than the max delay {store.timer_max_delay_sec * 1000}ms "
             f"(timerMaxDelaySec); this message is due in {deliver_ms - now} ms ({name}) and was not stored: set an "

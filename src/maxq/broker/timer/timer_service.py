@@ -95,16 +95,18 @@ class TimerService:
         self._woken = asyncio.Event()
         self._polled_until_ms = 0
         self._is_wanted = False
-        self._starts = 0  # calls of `start`
-        self._began_with = 0  # the number of the call since which this broker delivers
+        self._starts = 0  # how often `start` was called
+        self._began_with = 0  # value of `_starts` at the call that let this broker deliver
         self._work: SlotWork | None = None
         self._tick_ms = 0
         self._tick_offset = 0
         self._is_enqueue_stuck = False
-        self._unread_since_ms: int | None = None  # from this slot on, messages may be due that the wheel has not got
+        # first slot in which messages may be due that are not in the wheel yet
+        self._unread_since_ms: int | None = None
         self._began_ms = 0
         self._waiting_at = 0  # position of the unit of a message that waited when retention asked last
-        self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
+        # physical offset from which on the master delivers what comes into its log
+        self._masters_from: int | None = None
         self.rests: Callable[[], bool] = lambda: False
         self.is_loaded = False
         self.is_dequeuing = False
@@ -202,7 +204,7 @@ class TimerService:
         for start in (self._waiting_at, 0):
             if await self._has_waiting_unit(start, physical_offset, turns):
                 return True
-        for moved in timer.moved.all() or ():  # last, for messages were moved meanwhile
+        for moved in timer.moved.all() or ():  # read at the end, because messages are moved meanwhile
             if self.is_loaded and moved.physical_offset < physical_offset and timer.needs_record(*moved):
                 return True
             await turns.rest()
@@ -220,7 +222,7 @@ class TimerService:
                     self._waiting_at = position
                     return True
             elif unit is not None and not unit.is_moved:
-                break  # units lie in the order of their records, but for moved ones
+                break  # units lie in the order of their records, except for moved messages
             position = timer.log.next_position(position)
             await turns.rest()
         return False
@@ -312,11 +314,12 @@ class TimerService:
         if not self.is_dequeuing:
             return self.timer.is_done_elsewhere(record) or self.timer.put(record)
         if self.timer.was_passed(record) or self._earlier.take(record):
-            return True  # its slot may be a later one now than the one it was delivered from
+            return True  # it was delivered from an earlier slot than the one that it has now
         if not self.timer.is_past(record.out_ms):
             if not self.timer.put(record, beside=True):
                 return False
-            if record.out_ms < self._tick_ms:  # its slot is over; the marker that recalls it may be behind it
+            # the slot is over, and the marker that recalls the message may follow it in the topic
+            if record.out_ms < self._tick_ms:
                 self._tick_offset = self._taken_offset()
             self._count(record.real_topic, -1 if record.delete_key is not None else 1)
             return True
@@ -333,7 +336,7 @@ class TimerService:
         False if they cannot be read yet."""
         end = min(self._tick_offset, self.timer.topic.max_queue_offset)
         while not self._unread.look(end, _ENQUEUE_AT_ONCE):  # noqa: ASYNC110
-            await asyncio.sleep(0)  # others' turn
+            await asyncio.sleep(0)  # lets other tasks run
         if self.timer.topic.max_queue_offset >= self._tick_offset:
             return True
         self._poll()
@@ -365,7 +368,7 @@ class TimerService:
                 return False
             self._tick()
             if self.timer.topic.queue_offset < self._tick_offset:
-                if self.timer.is_refused:  # what could not be put may recall what is due
+                if self.timer.is_refused:  # a marker that could not be put may recall a message that is due
                     return False
                 if not self._is_enqueue_stuck:
                     return self._is_next_visible()
@@ -387,7 +390,7 @@ class TimerService:
         that slaves learn only what is true of any leader's log."""
         marks = self._store.marks
         if self._store.ledger is None:
-            return True  # checkpoints wait for the disk
+            return True  # outside of a DLedger group, checkpoints wait for the disk anyway
         mark = marks.mark()
         return mark.term == self.term and await marks.make_final(mark)
 
@@ -448,10 +451,11 @@ class TimerService:
             return True
         if self._unread.recall(record):
             self._is_done(record)
-            self._count(record.real_topic, -1)  # the marker will not have met it
+            self._count(record.real_topic, -1)  # its marker will not find it any more
             return True
         if record.out_ms > self._clock.wall_ms():  # never early, whatever the wheel says
-            return self.timer.move(record, 0)  # only a checkpoint that names it makes it count, else this one does
+            # the move counts only in a checkpoint that names it; otherwise the old place counts
+            return self.timer.move(record, 0)
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
         if delivered:
             self.dequeued += 1
@@ -474,7 +478,7 @@ class TimerService:
         ):
             return True
         delivered = await self._deliver(record, unit.write_time_ms, rolls=True)
-        self._tick_offset = self._taken_offset()  # it may be due in the next slot, or recall what is
+        self._tick_offset = self._taken_offset()  # such a message may be due in the next slot, or recall one that is
         return delivered
 
     async def _deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> bool:
@@ -500,7 +504,7 @@ class TimerService:
     def _postpone(self, record: TimerRecord, delivery: TimerDeliveryResult, *, rolls: bool) -> bool:
         failure = self.failures.next(record.physical_offset, delivery.reason)
         now = self._clock.wall_ms()
-        # what goes round comes back at its own time at the latest, where a marker meets the message that it recalls
+        # a message that is rolled on keeps its own time, at which a marker meets the message that it recalls
         if not self.timer.move(record, now + failure.wait_ms if record.out_ms <= now and not rolls else 0):
             return False
         self.failures.put(record.physical_offset, failure)
@@ -550,7 +554,7 @@ class TimerService:
         if self._store.ledger is None:
             self.timer.dedupe_position = self.dedupe_position()
             self.timer.master_queue_offset = self.timer.topic.queue_offset
-        else:  # what was delivered since the last checkpoint may be gone: whoever leads next begins there
+        else:  # deliveries since the last checkpoint may be lost, so the next leader begins there
             self.timer.master_queue_offset = self.timer.saved.master_timer_queue_offset
             self.timer.moved.take_again(self.timer.saved.moved)
         self.timer.close()
@@ -563,7 +567,8 @@ class TimerService:
         does not record as delivered."""
         if self._earlier.scanned_from is not None:
             return self._earlier.scanned_from
-        if self._masters_from is not None:  # the master may be back, and have delivered what waits here for another try
+        # the master may be back, and may have delivered messages that wait here for another try
+        if self._masters_from is not None:
             return self._masters_from
         return self._store.max_physical_offset if self._work is None else self._work.began_at
 

@@ -15,7 +15,7 @@ class UnreadMarkers:
     def __init__(self, timer: TimerMessageStore) -> None:
         self._topic = timer.topic
         self._slot_of = timer.slot_of
-        self._looked_from = 0  # queue offsets: what was looked at
+        self._looked_from = 0  # queue offsets from which and to which markers were read
         self._looked_to = 0
         self._markers: dict[tuple[int, str], int] = {}  # slot and key of what is recalled → the marker's queue offset
 

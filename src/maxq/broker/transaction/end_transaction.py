@@ -72,7 +72,8 @@ class EndTransactionProcessor(RequestProcessor):
             return None
         rules = None if self._guard is None else self._guard.rules
         if self._store.confirm_offset <= header.commit_log_offset < self._store.max_physical_offset:
-            return self._end_when_ready(connection, request, header, rules)  # its queue does not name it yet
+            # the queue does not have the half message yet
+            return self._end_when_ready(connection, request, header, rules)
         refused = self._refusal_of(connection, request, header)
         if refused is not None:
             return refused

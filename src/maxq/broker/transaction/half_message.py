@@ -46,14 +46,14 @@ def turn_away(message: MessageExtBrokerInner) -> bool:
     if const.PROPERTY_TRANSACTION_PREPARED not in properties:
         return False
     if message.topic == TRANS_HALF_TOPIC or message.sys_flag & MessageSysFlag.TRANSACTION_COMMIT:
-        return False  # it is one already, or was one
+        return False  # it is a half message already, or was one
     if not opens_transaction(properties, message.reconsume_times):
         message.sys_flag = with_transaction_type(message.sys_flag, 0)
         return False
     unique_key = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     if unique_key:
         properties[const.PROPERTY_TRANSACTION_ID] = unique_key
-    for name in _OF_A_COPY:  # the producer has them from a message that it consumed
+    for name in _OF_A_COPY:  # the producer has copied these properties from a message that it consumed
         properties.pop(name, None)
     properties[const.PROPERTY_REAL_TOPIC] = message.topic
     properties[const.PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
@@ -96,7 +96,7 @@ def final_message(half: MessageExt, properties: bytes) -> MessageExtBrokerInner:
         number(known, const.PROPERTY_REAL_QUEUE_ID, 0),
         {name: value for name, value in known.items() if name not in _HIDDEN},
     )
-    if const.PROPERTY_CRC32 not in known:  # that of the half message would be a wrong one
+    if const.PROPERTY_CRC32 not in known:  # the half message's checksum would be wrong for the final message
         message.properties_data = properties
     message.sys_flag = with_transaction_type(half.sys_flag, MessageSysFlag.TRANSACTION_COMMIT)
     message.prepared_transaction_offset = half.physical_offset

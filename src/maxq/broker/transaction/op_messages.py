@@ -97,9 +97,10 @@ class OpMessages:
         self._passed_over = PassedOver(log)
         self._waiting: deque[FinishedHalf] = deque()
         self._waiting_bytes = 0
-        self._first_ms = 0  # when the first of them was added, monotonic
+        self._first_ms = 0  # monotonic ms at which the first waiting entry was added
         self._op_offset = op_offset
-        self._largest: deque[tuple[int, int]] = deque()  # op messages: queue offset, largest half offset named
+        # of each op message: its queue offset, and the largest half offset that it names
+        self._largest: deque[tuple[int, int]] = deque()
         self._taken = self._progress()
         self._committed = (-1, -1)
 
@@ -156,7 +157,7 @@ class OpMessages:
         while self._waiting and self._waiting[0].end_offset <= flushed:
             batch = self._take(flushed)
             written = self._put(batch)
-            if written == 0:  # refused: the store says why; they stay
+            if written == 0:  # the store refused all of them and gives the reason; they stay
                 self._waiting.extendleft(reversed(batch))
                 self._waiting_bytes += sum(len(str(finished.queue_offset)) + 1 for finished in batch)
                 break

@@ -26,7 +26,7 @@ class TransactionOutcome(IntEnum):
     OPEN = 0
     COMMITTED = 1
     ROLLED_BACK = 2
-    COPIED = 3  # a later half message stands for it
+    COPIED = 3  # replaced by a later half message
     GIVEN_UP = 4  # asked too often or too old: moved to TRANS_CHECK_MAX_TIME_TOPIC
     ESCAPED = 5  # given to another broker group
     REMEMBERED = 6  # an op message, or the progress of the last run, says that it is finished

@@ -42,9 +42,9 @@ class TransactionMetrics(PeriodicManager):
     def add(self, topic: str, change: int) -> None:
         """Change the number of open transactions of `topic`."""
         if change < 0 and topic not in self._counts:
-            return  # deleted while it was open
+            return  # the topic was deleted while the transaction was open
         self._counts[topic] = max(0, self._counts.get(topic, 0) + change)
-        self._changed_ms[topic] = 0  # now; the clock is read when the file is written
+        self._changed_ms[topic] = 0  # 0 means "now": the clock is read when the file is written
         self._is_dirty = True
 
     def forget(self, topics: Iterable[str]) -> None:

@@ -54,11 +54,11 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
-#: So many half messages behind an open one that must wait, and it is written again: a start reads all their endings.
+#: Half messages that may follow an open one before it is written again: a start reads the outcomes of all of them.
 MOST_BEHIND: Final = 1_000_000
 _OPS_MOST_MS: Final = 1_000
 _YIELD_EVERY: Final = 16
-_ASKED_TOGETHER: Final = 256  # whose copies are waited for in memory
+_ASKED_TOGETHER: Final = 256  # questions whose half messages are in memory at the same time
 _HOUR_MS: Final = 3_600_000
 _ITS_OWN_FAULT: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
 
@@ -109,7 +109,8 @@ class TransactionalMessageCheckService:
         self._on_failure = env.on_failure
         self._task: asyncio.Task[None] | None = None
         self._refused_topics: set[str] = set()  # in this round, by all other broker groups
-        self._asked_uncopied: dict[int, int] = {}  # by queue offset: how often
+        # queue offset → how often it was asked while its copy could not be written
+        self._asked_uncopied: dict[int, int] = {}
         self.passed_over = PassedOver(log)
         self._ready = asyncio.Event()
 

@@ -76,7 +76,7 @@ class TransactionalMessageService:
         self._store = messages.store
         self._passed_over = PassedOver(log)
         self._committed_before = CommitRecovery(messages.store)
-        self._began_at = 0  # physical offset: what lies below is from before this run
+        self._began_at = 0  # physical offset below which records are from before this run
         self.ledger = TransactionLedger(0)
         self.ops = self._op_messages(0)
 
@@ -135,7 +135,7 @@ class TransactionalMessageService:
             self._finish(at, origin, TransactionOutcome.REMEMBERED, 0)  # Java ends a copy by naming its origin
             copies.pop(origin, None)
             return
-        if origin in copies:  # a run that died had written the copy, and nothing else of it
+        if origin in copies:  # a run that was killed had written the copy and not its end
             ledger.copied(copies[origin][0], origin, at)
             self.ops.remember(FinishedHalf(copies[origin][0], half.physical_offset + half.store_size, is_copied=True))
         elif origin != at:
@@ -155,7 +155,7 @@ class TransactionalMessageService:
         except RemoteProtocolError as error:
             log.error("the half message at queue offset %d cannot be read: %s", queue_offset, error)
             return None
-        if DAMAGED_PROPERTY in half.properties:  # a start has put it where the message was
+        if DAMAGED_PROPERTY in half.properties:  # a filler that a start has put over the damaged half message
             return None
         return half if half.topic == TRANS_HALF_TOPIC and half.queue_offset == queue_offset else None
 
@@ -444,7 +444,8 @@ class TransactionalMessageService:
             if refusal is not None:
                 return refusal
             if message.topic != topic:
-                message.properties_data = None  # it is delivered later, and says where to
+                # the record gets new properties with its real topic, because it is delivered later
+                message.properties_data = None
         result = self._store.put_message(message)
         if not result.ok:
             return put_refusal(result, self._settings.store)
@@ -463,7 +464,7 @@ def is_its_own_fault(refusal: Refusal) -> bool:
 def stored_properties(record: memoryview) -> bytes:
     """Return the property text of a record, its last part."""
     at = layout.body_size_at(layout.sys_flag_of(record))
-    at += 4 + int.from_bytes(record[at : at + 4], "big")  # body
+    at += 4 + int.from_bytes(record[at : at + 4], "big")  # behind the body
     wide = 2 if int.from_bytes(record[layout.MAGIC : layout.MAGIC + 4], "big") == layout.MAGIC_V2 else 1
     at += wide + int.from_bytes(record[at : at + wide], "big")
     return bytes(record[at + 2 :])

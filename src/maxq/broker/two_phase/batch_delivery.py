@@ -39,9 +39,10 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 log = logging.getLogger(__name__)
 
 _ILLEGAL: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
-_READER: Final = "MAXQ_STAGED_DELIVERY"  # as which staged records are read, for the statistics
+_READER: Final = "MAXQ_STAGED_DELIVERY"  # group name under which staged records are read, for the statistics
 _QUEUES: Final = 4
-_MOST_OVERHEAD: Final = 2_048  # of a stored message over the same in a batch body: head, hosts, topic, properties added
+# bytes that a stored message has more than in a batch's body: head, hosts, topic, added properties
+_MOST_OVERHEAD: Final = 2_048
 
 
 class StagedDelivery:
@@ -82,7 +83,7 @@ class StagedDelivery:
             await COLD_READS.run(found.bring_in)
         staged = read_staged(decode_record(found.buffers[0]))
         if staged is None or (staged.attempt, staged.sequence) != (piece.attempt, piece.sequence):
-            return None  # a master that lost it has given its place to another
+            return None  # a master lost the record, and another record has its place
         return staged
 
     # --- what is there already ---

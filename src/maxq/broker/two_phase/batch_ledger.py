@@ -162,8 +162,8 @@ class BatchLedger:
         self._own_name = own_name
         self._skipped_at = -1  # physical offset of the last entry that can not be read
         self.applications: dict[str, Application] = {}
-        # digest of the name of an application of which nothing is known any more → physical offset of what can not be
-        # read, and when that was found, ms since 1970
+        # digest of an application's name, of which nothing else is known → physical offset of the unreadable record,
+        # and when it was found (ms since 1970)
         self._lost: dict[str, tuple[int, int]] = {}
         self._copy_at = -1  # physical offset of the last copy that can not be read
 
@@ -197,12 +197,12 @@ class BatchLedger:
         if kind == DECISION:
             application.batch, application.decision = entry["batch"], entry["decision"]
             application.decision_end = end_offset
-            application.damaged_at = -1  # a batch is decided when those before it are delivered
+            application.damaged_at = -1  # all batches before this one are decided now
             return
         if kind == DELIVERY:
             application.delivery = BatchDelivery(entry["batch"], read_runs(entry["runs"]))
         elif not self._go_on(application.delivery, entry, end_offset):
-            if application.is_unknown:  # where its delivery began can not be read, or has expired
+            if application.is_unknown:  # the beginning of its delivery cannot be read, or has expired
                 application.damaged_at = max(application.damaged_at, self._skipped_at)
             return
         decides_elsewhere = application.batch is None and application.coordinator != self._own_name
@@ -254,7 +254,7 @@ class BatchLedger:
     def _go_on(delivery: BatchDelivery | None, entry: dict[str, Any], end_offset: int) -> bool:
         """Apply an entry to a delivery; returns whether it is of that one."""
         if delivery is None or delivery.batch != entry["batch"]:
-            return False  # its beginning has expired with the log, or is damaged
+            return False  # the record with its beginning has expired, or is damaged
         delivery.lost = entry["lost"]
         if entry["kind"] == DONE:
             delivery.done, delivery.step_end = True, -1

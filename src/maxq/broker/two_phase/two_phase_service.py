@@ -45,11 +45,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TURN_MS: Final = 3_000  # an answer "not yet" comes after so long: the asker's patience is some ten seconds
+_TURN_MS: Final = 3_000  # an answer "not yet" is sent after this time: the client waits some ten seconds
 _UNITS: Final = 1_000
 _SNAPSHOT_TAGS: Final = java_hash(SNAPSHOT)
 _KINDS: Final = {java_hash(kind): kind for kind in (CLAIM, DECISION, DELIVERY, STEP, DONE)}  # by tags code
-_COPIES_TAGS: Final = (_SNAPSHOT_TAGS, java_hash(APPLICATION))  # of entries that say nothing new
+# tags codes of entries that repeat what earlier entries say
+_COPIES_TAGS: Final = (_SNAPSHOT_TAGS, java_hash(APPLICATION))
 _ENTRIES_BETWEEN_SNAPSHOTS: Final = 1_000
 
 
@@ -82,8 +83,9 @@ class TwoPhaseService:
         self._is_current = False
         self._snapshot_at = -1  # physical offset at which the last one begins; -1: there is none
         self._snapshot_ms = 0
-        self._entries = 0  # since then
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of those that work or wait
+        self._entries = 0  # entries since the last snapshot
+        # by application: held while one of its requests is handled
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._reading = asyncio.Lock()
 
     def start(self) -> None:
@@ -199,11 +201,11 @@ class TwoPhaseService:
             staged = await self._delivery.read(delivery.piece_at(piece))
             if staged is None:
                 log.error("application %s: staged request %s is lost", name, delivery.piece_at(piece))
-                # what it held is not known any more: one message at least
+                # the lost record held at least one message
                 piece, messages, lost, is_certain = piece + 1, None, lost + 1, True
                 continue
             if not is_certain:
-                await self._be_safe(self._store.appended_offset)  # what is not committed yet cannot be seen
+                await self._be_safe(self._store.appended_offset)  # a record that is not committed cannot be read yet
                 messages, is_certain = self._delivery.missing(staged, messages, delivery.step_end), True
             if messages is None or messages:
                 self._refuse_if_anew(name, delivery)
@@ -311,7 +313,7 @@ class TwoPhaseService:
                 with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
                     end_offset = physical_offset + message.store_size
                     self._take(json.loads(message.body), end_offset, message.store_timestamp)
-            if copies:  # the next snapshot takes the place of a damaged one
+            if copies:  # the next snapshot replaces the damaged one
                 self._entries = max(self._entries, _ENTRIES_BETWEEN_SNAPSHOTS)
             self._is_current = True
 

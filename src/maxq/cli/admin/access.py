@@ -18,7 +18,7 @@ from maxq.client.admin.admin import Admin
 
 app = CommandApp()
 
-_ACTIONS = [action for action in Action if action is not Action.ANY]  # Any is for questions only
+_ACTIONS = [action for action in Action if action is not Action.ANY]  # Any can be asked for, and not granted
 
 
 def _known_actions(text: str) -> str:

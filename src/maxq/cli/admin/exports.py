@@ -181,7 +181,7 @@ async def _evaluated(admin: Admin, address: str) -> dict[str, Any]:
     for group in groups:
         try:
             members = (await admin.groups.connections(group)).connection_set
-        except (BrokerError, ClientError, RemotingError):  # nobody is there
+        except (BrokerError, ClientError, RemotingError):  # no such consumer is connected
             continue
         clients |= {f"{member.language}%{version_name(member.version)}" for member in members}
     return {
@@ -221,7 +221,7 @@ async def _quota(admin: Admin, address: str, state: dict[str, str]) -> dict[str,
 async def _put_stats(admin: Admin, address: str, topic: str) -> BrokerStatsData:
     try:
         return await admin.brokers.stats(address, "TOPIC_PUT_NUMS", topic)
-    except BrokerError:  # nothing counted
+    except BrokerError:  # nothing has been counted under this key yet
         return BrokerStatsData()
 
 

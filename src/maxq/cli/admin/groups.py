@@ -432,7 +432,7 @@ async def _backlogs(admin: Admin, group: str, least: int) -> list[tuple[Any, ...
     """Return undone messages by topic, as mqadmin's reportUndoneMsgs does."""
     try:
         stats = await admin.groups.consume_stats(group)
-    except MaxQError:  # never online, or its brokers are away
+    except MaxQError:  # the group was never online, or its brokers cannot be reached
         return []
     behind: dict[str, list[int]] = {}
     for queue, at in stats.offset_table.items():

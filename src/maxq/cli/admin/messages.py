@@ -33,7 +33,7 @@ app = CommandApp()
 
 TOOLS_PRODUCER = "TOOLS_PRODUCER"
 _DEFAULT_COUNT = 128
-_TOLD_EVERY = 100  # messages
+_TOLD_EVERY = 100  # messages between two reports of progress
 
 MsgId = Annotated[str, typer.Option("-i", "--msgId", help="Message id.")]
 BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")]
@@ -48,7 +48,7 @@ BodyFormat = Annotated[
     str, typer.Option("-f", "--bodyFormat", callback=known_charset, help="How its body is written, such as GBK.")
 ]
 
-#: Properties that a send gives a message anew.
+#: Properties that every send sets anew.
 _OF_THE_STORE = frozenset({"UNIQ_KEY", "MSG_REGION", "TRACE_ON", "CLUSTER", "WAIT", "MIN_OFFSET", "MAX_OFFSET"})
 _COLUMNS = {
     "msgId": "#Message ID",
@@ -103,7 +103,7 @@ async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8")
     value = message_object(message)
     try:
         tracks = await admin.messages.track(message)
-    except MaxQError as error:  # the message was found: that nobody can say who read it is no reason to hide it
+    except MaxQError as error:  # the message itself was found: show it without the groups that have read it
         print(f"maxq: warning: the groups that consumed it are unknown: {error}", file=sys.stderr)
         tracks = []
     value["tracks"] = [

@@ -59,7 +59,7 @@ async def send_msg_status(
     """Send to the topic named after a broker, and show what comes of each message."""
     rows = []
     async with _producer(admin) as producer:
-        await _timed(producer, broker, 16)  # routes and connections
+        await _timed(producer, broker, 16)  # so that routes are known and connections are open
         for _ in tracked(range(count), f"Sending to {broker}"):
             took, outcome = await _timed(producer, broker, size)
             if isinstance(outcome, MaxQError):

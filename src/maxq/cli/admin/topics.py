@@ -56,7 +56,8 @@ async def update_topic(
     if config.order and made:
         lines.append(await _put_order(admin, topic, cluster, write_queues, made, is_whole=not done.failures))
     elif order and made and await admin.name_servers.get_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic) is not None:
-        await admin.name_servers.delete_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)  # else brokers make it ordered again
+        # otherwise brokers make it an ordered topic again
+        await admin.name_servers.delete_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
         lines.append("delete orderConf. isOrder=false")
     if made:
         lines.append(config.describe())

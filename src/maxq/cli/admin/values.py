@@ -10,7 +10,7 @@ from maxq.codes import MQVersion
 from maxq.errors import ConfigError
 
 _INT64_HIGH: Final = 2**63 - 1
-_MAY_BE_EMPTY: Final = "value"  # of a setting
+_MAY_BE_EMPTY: Final = "value"  # name of the option that may be empty: the value of a setting
 
 
 def is_true(option: str, text: str) -> bool:

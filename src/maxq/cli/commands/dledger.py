@@ -107,7 +107,7 @@ def append(
 ) -> None:
     """Append entries; print index and position of each when it is committed."""
     group, members = _group(context)
-    with asyncio.Runner() as runner:  # input is read while the loop rests, so that Ctrl-C ends the waiting for it
+    with asyncio.Runner() as runner:  # the event loop does not run while input is read, so that Ctrl-C ends the read
         client = DLedgerClient(group, members, clock=SystemClock(), rng=SystemRng())
         try:
             for line in (line.rstrip("\n") for line in sys.stdin) if body is None else [body]:

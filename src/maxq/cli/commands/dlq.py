@@ -153,7 +153,7 @@ async def _total(admin: Admin, group: str) -> int | None:
     """Return how many dead letters a group has, chosen or not, for a progress bar; None if none is shown."""
     if not sys.stderr.isatty():
         return None
-    with suppress(MaxQError):  # the work itself will say what is wrong
+    with suppress(MaxQError):  # the redrive itself reports what is wrong
         return (await admin.dead_letters.count(group)).count
     return None
 

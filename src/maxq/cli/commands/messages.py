@@ -46,7 +46,7 @@ app = CommandApp()
 
 _PROGRESS_EVERY = 1_000  # messages
 _COMMIT_SECONDS = 1.0
-_LONGEST = 86_400  # seconds that an option takes
+_LONGEST = 86_400  # largest number of seconds that an option accepts
 _POLL_MS = 500
 _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
 
@@ -99,7 +99,7 @@ def produce(
         except KeyboardInterrupt:
             print(f"maxq: interrupted; {sent.told}", file=sys.stderr)
             raise
-        except _LineError as error:  # all before it are sent
+        except _LineError as error:  # the messages of all lines before it were sent
             raise ConfigError(f"{error}; {_messages(sent.count)} before it sent") from None
         except MaxQError as error:
             text = error_line(error).rstrip(".").replace("send_msg_timeout", "--timeout")
@@ -120,7 +120,8 @@ class _Sent:
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
-        self.others: Counter[str] = Counter()  # stored, but not as safely as the broker was told to: by status
+        # messages that are stored less safely than the broker was told to, by send status
+        self.others: Counter[str] = Counter()
 
     def add(self, result: SendResult) -> None:
         self.count += 1
@@ -157,7 +158,8 @@ class _Source:
         self._reader = LineReader(file)
         self._sent = InOrder()
         facts = os.fstat(file.fileno())
-        self.size = facts.st_size if stat.S_ISREG(facts.st_mode) else None  # bytes; None: nobody knows
+        # bytes of the input file; None: the input is no file
+        self.size = facts.st_size if stat.S_ISREG(facts.st_mode) else None
         self.done = 0  # bytes whose messages were acknowledged
         self._feed: MessageFeed
         self.fault: Exception | None = None
@@ -193,7 +195,7 @@ class _Source:
                     return
         except (MaxQError, OSError) as error:
             self.fault = error
-        with suppress(RuntimeError):  # the command has ended meanwhile
+        with suppress(RuntimeError):  # the event loop has ended meanwhile
             self._feed.end()
 
     def _message(self, line: bytes, number: int) -> Message | None:

@@ -43,7 +43,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _STANDALONE_OPTIONS: Final = {
     "store": ("storePathRootDir",), "broker_port": ("listenPort", "haListenPort"), "host": ("bindAddress", "brokerIP1"),
 }  # fmt: skip
-#: How long the loop waits for a thread that writes a table to let go of the interpreter; Python's own is 5 ms.
+#: Seconds after which a thread that writes a table gives the interpreter to the event loop; Python's default is 5 ms.
 _SWITCH_SECONDS = 0.0001
 
 SetOption = Annotated[
@@ -280,14 +280,14 @@ def serve(
         try:
             await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
-                starting.result()  # raises what went wrong
+                starting.result()  # raises the error of the start
                 freeze.start()
                 ready().say()
                 if ready_file is not None:
                     ready_file.touch()
                 tell_service_manager("READY=1")
                 await stopping
-            else:  # asked to end while a long recovery runs
+            else:  # the server was told to end before its start, perhaps a long recovery, was finished
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
         finally:
@@ -326,7 +326,7 @@ def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> 
 def configure_logging(verbose: bool) -> None:
     """Configure logs to standard error: warnings and errors, or with `verbose` everything; no cause floods them."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr)
-    logging.getLogger("maxq.audit").setLevel(logging.INFO)  # who changed what is said always
+    logging.getLogger("maxq.audit").setLevel(logging.INFO)  # changes by administrators are always logged
     for handler in logging.getLogger().handlers:
         handler.addFilter(LineLimit(SystemClock(), complete=frozenset({"maxq.audit"})))
 

@@ -52,8 +52,9 @@ def shell(
 
     The options of the connection hold for all lines that have none of their own.
     """
-    found_connection(namesrv, context, access_key, secret_key, tls)  # refuses what no line could use
-    if context is not None:  # the environment does not count then
+    # raises if the options are unusable, before any line is read
+    found_connection(namesrv, context, access_key, secret_key, tls)
+    if context is not None:  # a named context replaces the environment
         for variable in (NAMESRV_VARIABLE, TLS_VARIABLE, *CREDENTIAL_VARIABLES.values()):
             set_variable(variable, "")
         set_variable(CONTEXT_VARIABLE, context)
@@ -111,7 +112,7 @@ def _lines() -> Iterator[str]:
         except EOFError:
             print()
             return
-        except KeyboardInterrupt:  # forget this line
+        except KeyboardInterrupt:  # drops the line that was being typed
             print()
 
 

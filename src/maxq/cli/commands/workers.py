@@ -26,7 +26,7 @@ from maxq.config import BrokerSettings
 
 PORT_STEP = 10  # a broker has its port, the replication port above and the VIP port two below
 _RESTART_SECONDS_MIN, _RESTART_SECONDS_MAX = 0.5, 30.0
-_LIVED_SECONDS = 30.0  # who lived that long is started again at once
+_LIVED_SECONDS = 30.0  # a worker that lived this long is restarted at once
 _STOP_SECONDS = 60.0
 
 
@@ -87,7 +87,8 @@ def run_workers(
         worker.say(f"port {own['listenPort']}, store {own['storePathRootDir']}, log {own['storePathCommitLog']}")
     if ready_file is not None or not has_service_manager():
         return asyncio.run(_Supervisor(workers, command, given, ready_file).run())
-    with tempfile.TemporaryDirectory(prefix="maxq-workers-") as folder:  # whether all are ready is seen by their files
+    # the workers' ready files tell when all of them are ready
+    with tempfile.TemporaryDirectory(prefix="maxq-workers-") as folder:
         return asyncio.run(_Supervisor(workers, command, given, Path(folder) / "ready").run())
 
 
@@ -123,7 +124,7 @@ class _Supervisor:
             code = await self._until_it_ends(process)
             if self._stop.is_set():
                 return
-            if code == ExitCode.WRONG_USE:  # will not get better by trying again
+            if code == ExitCode.WRONG_USE:  # a wrong command line is not improved by another try
                 worker.say(f"pid {process.pid} refuses its settings: all workers end")
                 self._exit_code = code
                 self._stop.set()
@@ -144,7 +145,7 @@ class _Supervisor:
             stdin=asyncio.subprocess.PIPE, start_new_session=True, env=without_service_manager(),
         )  # fmt: skip
         assert process.stdin is not None, "it is a pipe"
-        process.stdin.write(self._given)  # one that has ended already does not read it, and is started again
+        process.stdin.write(self._given)  # a worker that has ended does not read it, and is restarted
         return process
 
     async def _until_it_ends(self, process: asyncio.subprocess.Process) -> int:

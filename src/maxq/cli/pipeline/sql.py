@@ -121,7 +121,8 @@ def sql(
 def _print_table(columns: Sequence[str], found: Sequence[Any], rows: int) -> None:
     values = [[_text(value) for value in row] for row in found[:rows]]
     notes = [f"only the first {rows} rows: see --rows"] if len(found) > rows else []
-    heads = {str(number): name for number, name in enumerate(columns)}  # two columns may have one name
+    # numbers as keys, because two columns may have one name
+    heads = {str(number): name for number, name in enumerate(columns)}
     show(Report(heads, values, notes=notes), Style.TABLE if sys.stdout.isatty() else Style.TEXT)
 
 

@@ -179,7 +179,7 @@ def _contexts() -> list[str]:
 
     try:
         return sorted(load_contexts().profiles)
-    except Exception:  # a shell that completes has nobody to tell
+    except Exception:  # a shell that completes a word cannot show an error
         return []
 
 
@@ -190,7 +190,7 @@ def _known(kind: str, options: Mapping[str, str]) -> list[str]:
         with scoped_variables():
             namesrv = use_connection(found_connection(**options))
             return asyncio.run(asyncio.wait_for(_ask(kind, namesrv), _LOOKUP_SECONDS))
-    except Exception:  # a shell that completes has nobody to tell
+    except Exception:  # a shell that completes a word cannot show an error
         return []
 
 

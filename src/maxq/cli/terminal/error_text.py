@@ -8,14 +8,14 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemotingConnectError, UntrustedServerError
 from maxq.runtime.refusals import Cause, cause_of
 
-_JAVA_FAQ = "See https://rocketmq.apache.org"  # which ends some answers, Java's and ours, and explains nothing
+_JAVA_FAQ = "See https://rocketmq.apache.org"  # end of some answers, Java's and MaxQ's, that explains nothing
 _NOT_SUPPORTED: Final = re.compile(r"request type (\d+) not supported$")
 _NO_HOST: Final = "Name or service not known"
 _NO_ROUTE: Final = "No topic route info"
 _NO_USER: Final = ("username cannot be null", "No accessKey is configured")  # ACL 2.0 and 1.0, as Java says it
 _WRONG_SECRET: Final = "check signature failed"
 _NO_POLICY: Final = "no matched policies."
-#: Requests that only name servers answer, of those that commands send.
+#: Requests of commands that only name servers answer.
 _OF_NAME_SERVERS: Final = frozenset(
     {
         RequestCode.PUT_KV_CONFIG,
@@ -43,12 +43,13 @@ def error_line(error: BaseException) -> str:
         remark = error.remark.partition(_JAVA_FAQ)[0].strip()
         place = f" from {error.address}" if error.address else ""
         if not place and error.code == ResponseCode.NO_PERMISSION:
-            place = " from a name server"  # which has users and policies of its own
+            place = " from a name server"  # a name server has users and policies of its own
         text = f"{remark or 'refused without a reason'} (code {error.code}{place})"
         if remedy := _remedy(error.code, remark):
             remedies.append(remedy)
     elif isinstance(error, RemotingConnectError) and not isinstance(error, UntrustedServerError):
-        said = str(error).removesuffix(f"; {error.remedy}")  # for programs
+        # the remedy is written for programs, and replaced by one for the command line
+        said = str(error).removesuffix(f"; {error.remedy}")
         remedy = "does that server run? (-n, NAMESRV_ADDR or a context says where the name servers are)"
         if _NO_HOST in said:
             remedy = "is that the name of a broker? -b takes its address (maxq admin clusterList shows both)"

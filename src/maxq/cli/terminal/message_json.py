@@ -46,8 +46,8 @@ def message_object(message: MessageExt) -> dict[str, Any]:
 _NOT_OURS = frozenset(
     {"UNIQ_KEY", "WAIT", "MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "MSG_REGION", "TRACE_ON", "CONSUME_START_TIME"}
 )
-#: The same, of a message that was stored: it is not delayed a second time, nor half of a transaction, and what is given
-#: back to the broker later does not go to the topic that it was copied from.
+#: The same for a message that was stored: its copy is not delayed again, is no half of a transaction, and does not go
+#: to the original's retry topic when it is given back.
 _NOT_COPIED = _NOT_OURS | NOT_SENT_AGAIN | {const.PROPERTY_RETRY_TOPIC, const.PROPERTY_ORIGIN_MESSAGE_ID}
 _INT32_MAX = 2**31 - 1
 

@@ -10,7 +10,7 @@ from maxq.client.admin.admin import Admin
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.errors import MaxQError, RemotingError
 
-_SECONDS: Final = 2  # that an error may come later for being explained
+_SECONDS: Final = 2  # longest delay of an error for a search for similar names
 _CUTOFF: Final = 0.75  # difflib's measure of likeness, from 0 to 1
 
 

@@ -24,11 +24,11 @@ from maxq.errors import ConfigError
 Mark = TypeVar("Mark")
 
 _CHUNK: Final = 64 * 1024
-_PIPE_BYTES: Final = 256 * 1024  # asked for: a line stays in the pipe for as long as its message is on its way
+_PIPE_BYTES: Final = 256 * 1024  # size asked for: a line stays in the pipe until its message is acknowledged
 _LONGEST_LINE: Final = 64 << 20  # bytes
 _ATOMIC: Final = 4096  # bytes that a pipe which poll calls writable takes without waiting (PIPE_BUF)
 _LOOK_SECONDS: Final = 0.002
-_ALL_AT_ONCE: Final = 1024  # lines: a reader that took so many one after the other takes more
+_ALL_AT_ONCE: Final = 1024  # lines; a reader that took so many in a row will take more
 _NONBLOCK: Final = 2  # SPLICE_F_NONBLOCK
 
 
@@ -45,7 +45,7 @@ def _unread(fd: int) -> int:
 def _resize(fd: int, size: int) -> None:
     try:
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, size)
-    except OSError:  # the user's limit: then as large as it is
+    except OSError:  # above the user's limit: the pipe keeps its size
         return
 
 
@@ -61,7 +61,7 @@ class LineReader:
 
     def __init__(self, file: BinaryIO) -> None:
         self._fd = file.fileno()
-        self._done = 0  # position before which everything is done
+        self._done = 0  # position up to which all lines are finished
         self._told = threading.Event()
         self._is_stopped = False
         self._tee = _tee() if _is_pipe(self._fd) else None
@@ -80,7 +80,7 @@ class LineReader:
         """Yield each line, including its end of line, and the position behind it. Raises ConfigError at a line that is
         larger than any message."""
         position, size = 0, 0
-        begun: list[bytes] = []  # of a line that is not whole, `size` bytes
+        begun: list[bytes] = []  # parts of an incomplete line, `size` bytes
         for data in self._data() if self._tee is None else self._peeked():
             if b"\n" not in data:
                 begun.append(data)
@@ -108,7 +108,8 @@ class LineReader:
     def _peeked(self) -> Iterator[bytes]:
         """Yield the content of the pipe without taking it out."""
         assert self._tee is not None, "it is a pipe"
-        fd, taken, seen, line_end = self._fd, 0, 0, 0  # positions: taken out of the pipe, looked at, of the last line
+        # positions up to which bytes were taken out, were seen, and end whole lines
+        fd, taken, seen, line_end = self._fd, 0, 0, 0
         out, into = os.pipe()
         _resize(fd, _PIPE_BYTES)
         _resize(into, fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ))
@@ -116,7 +117,8 @@ class LineReader:
         poll.register(fd, select.POLLIN)
         while not self._is_stopped:
             self._told.clear()
-            done = seen if self._done >= line_end else self._done  # the beginning of a line need not stay
+            # an incomplete line is kept in memory and need not stay in the pipe
+            done = seen if self._done >= line_end else self._done
             while taken < done:
                 taken += len(os.read(fd, done - taken))
             unread = _unread(fd)
@@ -128,9 +130,10 @@ class LineReader:
                     self._told.wait(_LOOK_SECONDS)
                 continue
             if seen - taken > _CHUNK:
-                self._told.wait(_LOOK_SECONDS)  # the copy begins with what was seen: not for every few bytes
+                # each copy begins with bytes that were seen before: not worth it for a few new ones
+                self._told.wait(_LOOK_SECONDS)
             count = self._tee(fd, into, unread, _NONBLOCK)
-            if count <= seen - taken:  # the copy has fewer places: what is before must be done first
+            if count <= seen - taken:  # the copy was too short to show new bytes: earlier lines must be finished first
                 self._told.wait(_LOOK_SECONDS)
             data = b""
             while len(data) < count:
@@ -155,8 +158,8 @@ class InOrder:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: deque[int] = deque()  # positions
-        self._first = 0  # number of the first of these
+        self._open: deque[int] = deque()  # positions behind lines that are not finished
+        self._first = 0  # number of the first of these lines
         self._done: set[int] = set()
 
     def add(self, position: int) -> None:

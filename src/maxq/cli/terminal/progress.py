@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-#: Told how much is done, in the unit of the total, and what that is in words.
+#: Called with how much is done, in the unit of the total, and the same in words.
 Tell = Callable[[int, str], None]
 
 

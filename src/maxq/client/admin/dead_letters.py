@@ -20,7 +20,7 @@ from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 
 _PAGE: Final = 32
-#: What brokers and clients wrote on a message's way; a message that is sent anew gets its own.
+#: Properties that brokers and clients set on a message's way; a message that is sent again gets its own.
 NOT_SENT_AGAIN: Final = frozenset(
     {
         const.PROPERTY_DELAY_TIME_LEVEL, const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID,
@@ -35,7 +35,7 @@ NOT_SENT_AGAIN: Final = frozenset(
     }
 )  # fmt: skip
 
-#: Sends messages, all of them or it raises; gives the offset message ids.
+#: Sends messages and returns their offset message ids; raises unless all were sent.
 Send = Callable[[list[Message]], Awaitable[list[str]]]
 
 
@@ -176,7 +176,7 @@ class DeadLetterAdmin:
     async def _check_not_dead_again(self, group: str, offset_msg_id: str) -> None:
         try:
             stored = await self._messages.view_by_offset_id(offset_msg_id)
-        except MaxQError:  # it is there; that it cannot be looked at is no reason to stop
+        except MaxQError:  # the topic exists; the command continues although its queues could not be read
             return
         if stored.topic == DLQ_PREFIX + group:
             raise ClientError(

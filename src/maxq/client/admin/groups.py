@@ -174,7 +174,8 @@ class GroupAdmin:
         chains = await global_chains(self._context, topic)
         if chains:
             physical: dict[MessageQueue, OffsetWrapper] = {}
-            for _, address in await self._context.brokers_of_topic(topic):  # also where it has not committed yet
+            # also topics for which the group has committed nothing yet
+            for _, address in await self._context.brokers_of_topic(topic):
                 physical |= (await self._stats_at(address, group, topic)).offset_table
             found = global_progress(chains, physical)
             others = {queue: at for queue, at in stats.offset_table.items() if queue.topic != topic}

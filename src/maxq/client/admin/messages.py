@@ -168,7 +168,7 @@ class MessageAdmin:
             )
             if response.code == ResponseCode.SUCCESS:
                 found += decode_records(response.body_bytes, inflate=True, broker_name=name)
-        # Only hashes are compared at the broker: other topics and keys may slip in.
+        # Brokers compare hashes only, so messages of other topics and keys may be among these.
         return sorted((m for m in found if m.topic == topic), key=lambda m: (m.store_timestamp, m.physical_offset))
 
     # --- read ---

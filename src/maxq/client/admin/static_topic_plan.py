@@ -70,7 +70,7 @@ def check_one_topic(parts: Mapping[str, BrokerPart]) -> None:
         ClientError: some have.
     """
     newest = max((part.mapping.made_at for part in parts.values()), default=-1)
-    times: dict[tuple[int, int], int] = {}  # global queue, generation
+    times: dict[tuple[int, int], int] = {}  # (global queue, generation) → time
     for part in parts.values():
         for global_id, items in part.mapping.hosted_queues.items():
             for item in items:
@@ -108,7 +108,8 @@ def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan 
     lags = len({(part.mapping.epoch, part.mapping.total_queues) for part in parts.values()}) > 1
     for name, part in parts.items():
         for global_id, items in part.mapping.hosted_queues.items():
-            longest = [item for item in chains[global_id] if item.gen >= items[0].gen]  # others may know expired ones
+            # other brokers may still list items that have expired
+            longest = [item for item in chains[global_id] if item.gen >= items[0].gen]
             if items[-1].bname == name or any(not item.is_decided for item in items):
                 lags = lags or items != longest
                 part.mapping.hosted_queues[global_id] = longest
@@ -225,7 +226,7 @@ def plan_remapping(
     _check_all_led(topic, parts, led, force=force)
     share, more = divmod(len(led), len(names))
     now = {name: sum(leader == name for leader in led.values()) for name in names}
-    by_load = sorted(names, key=lambda name: (-now[name], name))  # who has most keeps one more
+    by_load = sorted(names, key=lambda name: (-now[name], name))  # of equal loads, the first name keeps the extra queue
     room = {name: share + (place < more) for place, name in enumerate(by_load)}
     moving = []
     for global_id, leader in sorted(led.items()):

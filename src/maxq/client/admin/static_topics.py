@@ -57,7 +57,7 @@ class StaticTopicAdmin:
         parts = await self.parts(topic, masters)
         if await self._finish(topic, parts, masters, force):
             parts = await self.parts(topic, masters)
-            if queues == total_queues(parts):  # it was this command
+            if queues == total_queues(parts):  # the change that was finished is the one that this command asks for
                 return Plan(topic, parts)
         known = {name: set(part.mapping.hosted_queues) for name, part in parts.items()}
         total = total_queues(parts)

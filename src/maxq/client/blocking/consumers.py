@@ -114,7 +114,8 @@ class LitePullConsumer(consumer_calls.LitePullConsumerCalls, Started[lite_pull_c
         # The constructor only keeps things: it needs no loop.
         self._client = lite_pull_consumer.LitePullConsumer(config, environment)
         self._is_finished = True
-        self._interrupted: list[threading.Thread] = []  # whose last poll is still to be taken back
+        # threads whose last poll was interrupted; what it took must still be taken back
+        self._interrupted: list[threading.Thread] = []
 
     async def _begin(self) -> None:
         self._interrupted.clear()
@@ -197,7 +198,7 @@ class LitePullConsumer(consumer_calls.LitePullConsumerCalls, Started[lite_pull_c
     def _take_back(self, before: list[Fetched] | None) -> None:
         """Make the next poll of this thread, whose last one was interrupted, return what that had taken already."""
         client, owner = self._client, threading.current_thread()
-        self._interrupted.append(owner)  # until then nobody takes anything by itself
+        self._interrupted.append(owner)  # until it is taken back, no thread takes messages without the loop
 
         def take_back() -> None:
             client.take_back(owner, unless=before)
@@ -225,7 +226,7 @@ class LitePullConsumer(consumer_calls.LitePullConsumerCalls, Started[lite_pull_c
                 if self._is_started:
                     raise
                 return
-            except BaseException:  # an interrupt
+            except BaseException:  # an interrupt, for example Ctrl-C
                 self._take_back(before)
                 raise
             yield from found

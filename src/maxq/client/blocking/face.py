@@ -22,7 +22,7 @@ from maxq.client.errors import NotRunningError
 Client = TypeVar("Client")
 Result = TypeVar("Result")
 
-_END: Any = object()  # of an iterator
+_END: Any = object()  # stands for the end of an iterator
 
 
 class Face(ABC, Generic[Client]):
@@ -103,7 +103,7 @@ def _blocking(method: Callable[..., Any], *, is_early: bool) -> Callable[..., An
                 while (item := self._thread.run(_next(items))) is not _END:
                     yield item
             finally:
-                with contextlib.suppress(NotRunningError):  # the client was shut down, and ended it
+                with contextlib.suppress(NotRunningError):  # the client was shut down, which has closed the iterator
                     self._thread.run(items.aclose())
 
         return iterate

@@ -49,7 +49,7 @@ class LoopCall(Generic[Result]):
         self._task: asyncio.Task[Result] | None = None
         self._is_cancelled = False
         self._ended = threading.Lock()
-        self._ended.acquire()  # until the coroutine has ended
+        self._ended.acquire()  # released when the coroutine has ended
 
     def give(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the loop start the coroutine. Any thread may call it, once."""
@@ -63,7 +63,7 @@ class LoopCall(Generic[Result]):
 
     def _end(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled():
-            task.exception()  # nobody may be left to retrieve it
+            task.exception()  # marks the exception as retrieved: perhaps nobody waits any more
         self._ended.release()
         if self._on_end is not None:
             self._on_end()
@@ -95,7 +95,7 @@ class LoopCall(Generic[Result]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        else:  # the interrupt came before the loop was told to begin
+        else:  # the interrupt came before the loop was given the call
             self.work.close()
 
 
@@ -116,12 +116,13 @@ class SendCall:
         self._open_calls = open_calls
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: PendingSend | None = None
-        self._is_half_done = threading.Lock()  # held as soon as the try was made, or has failed: then it is both
+        # acquired by whichever comes first: the end of the try, or its failure; the second one completes the call
+        self._is_half_done = threading.Lock()
         self._task: asyncio.Task[SendResult] | None = None
         self._result: SendResult | None = None
         self._error: BaseException | None = None
         self._ended = threading.Lock()
-        self._ended.acquire()  # until there is a result or an error
+        self._ended.acquire()  # released when there is a result or an error
 
     def give(self, loop: asyncio.AbstractEventLoop) -> None:
         """Note the loop, whose end ends this call. Any thread may call it, once, before `result`."""
@@ -202,7 +203,8 @@ class SendCall:
         self.post()
         self._ended.acquire()
         self._ended.release()
-        self._pending = None  # it refers to this call: messages are freed with the call, and not by the cycle collector
+        # breaks a reference cycle, so that messages are freed with this call and not by the cycle collector
+        self._pending = None
         if self._error is not None:
             raise self._error
         assert self._result is not None, "it has ended"
@@ -305,7 +307,8 @@ class LoopThread:
                         "a callback of the client raised an exception that ends event loops; the loop continues"
                     )
         finally:
-            _complete(loop, asyncio.sleep(0))  # what was given last begins, so that it can say how it ended
+            # lets coroutines begin that were given last, so that they can be cancelled properly
+            _complete(loop, asyncio.sleep(0))
             _complete(loop, end_tasks(asyncio.all_tasks(loop), f"the tasks of {self._name}", CANCELLED_WAIT_S))
             for send in tuple(self._sends):
                 send.abandon()
@@ -367,8 +370,8 @@ class LoopThread:
             if work is not None:
                 work.close()
             if loop is None or not loop.is_closed():
-                raise  # of what the caller gave
-            raise NotRunningError(_ENDED) from None  # a signal handler has ended the loop a moment ago
+                raise  # an error of the caller's own coroutine
+            raise NotRunningError(_ENDED) from None  # a signal handler ended the loop a moment ago
 
     def _checked(self) -> asyncio.AbstractEventLoop:
         loop = self._loop  # a signal handler may end it at any moment

@@ -24,7 +24,7 @@ class Started(Face[Client], ABC):
     _client: Client
 
     def __init__(self, loop_factory: LoopFactory | None, what: str) -> None:
-        self._what = what  # in errors
+        self._what = what  # name of the client in errors
         self._thread = LoopThread(loop_factory)
         self._is_started = False
         self._is_starting = False
@@ -58,7 +58,7 @@ class Started(Face[Client], ABC):
             NotRunningError: it was shut down meanwhile, as by a signal handler.
         """
         if self._thread.is_forked:
-            self._thread.start()  # says so
+            self._thread.start()  # raises the error that explains it
         with self._life:
             if self._is_started or self._is_starting:
                 raise ClientError(f"{self._what} is already started")
@@ -82,7 +82,7 @@ class Started(Face[Client], ABC):
         """Shut the client down and end its thread; does nothing if it does not run. A second call waits for the first,
         and a call during a start waits for the start. Called by a listener, or another function that the client
         calls, it only starts the shutdown, which waits for that call."""
-        if self._thread.is_forked:  # all that is here is the parent's
+        if self._thread.is_forked:  # in a forked process everything here belongs to the parent
             self._thread.stop()
             self._is_started, self._life = False, threading.RLock()
         elif self._thread.is_current or self._is_in_listener:

@@ -81,7 +81,7 @@ class Producer(calls.ProducerCalls, Started[producer.Producer]):
         client = self._running
         if not isinstance(messages, (list, tuple)):
             check_messages(messages, "send_batch")
-            messages = tuple(messages)  # drawn in this thread, so it may block
+            messages = tuple(messages)  # drawn in the caller's thread, because the iterator may block
         return self._thread.send(SendStart(client, messages, queue, timeout_ms, is_batch=True))
 
     def send_async(

@@ -51,7 +51,8 @@ class ConsumeRequest:
     queue: MessageQueue
     started_ms: int = 0
     is_ended: bool = False  # the listener has returned
-    given_back: set[int] = field(default_factory=set)  # queue offsets of messages that were given back before it did
+    # queue offsets of messages that were given back before the listener returned
+    given_back: set[int] = field(default_factory=set)
     context: ConsumeContext = field(init=False)
 
 
@@ -75,8 +76,9 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         self._send_back = send_back
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._requests: asyncio.Queue[ConsumeRequest | None] = asyncio.Queue()  # None: wakes an idle worker
-        self._running: set[ConsumeRequest] = set()  # from before the call until what came of it is settled
-        self._drained = asyncio.Event()  # set when the last of them is
+        # calls from before the listener begins until their outcome is recorded
+        self._running: set[ConsumeRequest] = set()
+        self._drained = asyncio.Event()  # set when no such call is left
         self._workers: set[asyncio.Task[None]] = set()
         self._wanted_workers = config.consume_thread_nums
         self._threads = CallThreads(self, config.consume_thread_nums, clock) if caller.executor is not None else None
@@ -194,7 +196,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             except RuntimeError:
                 if executor is self._caller.executor:
                     raise
-                # else it was replaced by another one, and closed, between the two lines
+                # otherwise the executor was replaced and closed between the two lines: try the new one
 
     def run(self, request: ConsumeRequest) -> ConsumeResult:
         """Make one call, on a thread of the executor."""
@@ -341,8 +343,8 @@ class CallThreads:
         self._width = width
         self._lock = threading.Lock()  # guards the fields below
         self._waiting: deque[ConsumeRequest] = deque()
-        self._count = 0  # threads at work or on their way to it
-        self._is_coming = False  # one of them has not taken its first call
+        self._count = 0  # threads that run or are about to start
+        self._is_coming = False  # a thread is about to start and has not taken its first call
         self._is_stopped = False
         self._results: deque[tuple[ConsumeRequest, ConsumeResult]] = deque()
         self._is_telling = False  # the loop will look at the results

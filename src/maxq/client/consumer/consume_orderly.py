@@ -65,7 +65,8 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         self._consume_locks: dict[ProcessQueue, asyncio.Lock] = {}  # held during a listener call
         self._slots = asyncio.Semaphore(config.consume_thread_nums)
         self._workers = config.consume_thread_nums
-        self._shrinking: set[asyncio.Task[Literal[True]]] = set()  # each takes a slot away when it gets one
+        # each of these tasks takes one slot away as soon as one is free
+        self._shrinking: set[asyncio.Task[Literal[True]]] = set()
         self._lock_task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -115,7 +116,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         if lock is None:
             return True
         try:
-            async with asyncio.timeout(RELEASE_WAIT_MS / 1000):  # wait_for may lose a cancellation
+            async with asyncio.timeout(RELEASE_WAIT_MS / 1000):  # not wait_for, which may lose a cancellation
                 await lock.acquire()
         except TimeoutError:
             process_queue.try_unlock_times += 1
@@ -187,7 +188,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
                 self._stats.on_consume(queue.topic, ok, len(messages) - ok, took_ms)
                 is_done = ok > 0 or await self._gave_up(messages)
             finally:
-                # Whatever happened: what stays at the listener would be committed with the next messages.
+                # In any case: messages that stay with the listener would be committed together with the next ones.
                 if is_done:
                     self._commit(process_queue, queue)
                 else:

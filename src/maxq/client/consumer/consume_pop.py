@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 DELAYS: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 _HELD_BACK_SECONDS: Final = 0.02
-_MARGIN_MS: Final = 500  # of invisible time that must be left when a listener is called
+_MARGIN_MS: Final = 500  # least invisible time that must be left when a listener is called
 _DEAD_LETTER: Final = -1
 
 SendBack = Callable[[MessageExt, int, str], Awaitable[bool]]
@@ -208,7 +208,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
             self._busy += 1
             try:
                 await self._consume(batch)
-            except Exception as error:  # the worker must live; the messages come again by themselves
+            except Exception as error:  # nothing may end the worker; the messages come again by themselves
                 queue = batch.process_queue.queue
                 self._failures.report(error, "finishing %d messages of %s", len(batch.messages), queue)
             finally:

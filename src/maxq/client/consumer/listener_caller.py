@@ -84,7 +84,7 @@ class ListenerCaller:
         failure: BaseException | None = None
         try:
             with self._ending.calling():
-                answer = self._listener(list(messages), context)  # the listener may change its list
+                answer = self._listener(list(messages), context)  # a copy, because the listener may change its list
                 if answer is not None and not isinstance(answer, ConsumeResult):
                     answer = await answer
             result = self._checked(answer)
@@ -108,7 +108,7 @@ class ListenerCaller:
         failure: BaseException | None = None
         try:
             with self._ending.calling():
-                answer = self._listener(list(messages), context)  # the listener may change its list
+                answer = self._listener(list(messages), context)  # a copy, because the listener may change its list
             if inspect.isawaitable(answer):
                 raise TypeError("a plain listener must not return an awaitable; declare it with `async def`")
             result = self._checked(answer)

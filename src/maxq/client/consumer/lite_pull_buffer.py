@@ -40,7 +40,7 @@ class FetchBuffer(FetchQueue):
         seconds."""
         self._arrival.clear()
         try:
-            async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation
+            async with asyncio.timeout(timeout_s):  # not wait_for, which may lose a cancellation
                 await self._arrival.wait()
         except TimeoutError:
             return False

@@ -57,13 +57,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSED_WAIT_MS = 100
-_ROWS: Final = 8_192  # of a batch of columns; more wait for the next
+_ROWS: Final = 8_192  # most rows of a batch of columns; further rows wait for the next one
 _ROW_BYTES: Final = 8 << 20
-_PULL_ROWS: Final = 4_096  # that a pull asks for which stays records, as far as flow control allows, …
+_PULL_ROWS: Final = 4_096  # messages of a pull whose messages stay records, as far as flow control allows, …
 _PULL_BYTES: Final = 1 << 20  # … and bytes: what a pull costs is divided among its rows
-_ENOUGH_ROWS: Final = 4_096  # that a batch costs little more for each than for more of them
+_ENOUGH_ROWS: Final = 4_096  # rows from which on a larger batch is hardly cheaper for each row
 LINGER_MS: Final = 5
-_NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
+_NO_TIMEOUT_MS = 1 << 62  # timeout that hooks are told, because a poll has none
 
 
 class MessageIterator:
@@ -106,13 +106,13 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self, config: LitePullConsumerConfig, environment: ClientEnvironment, *, manager: MQClientManager | None = None
     ) -> None:
         super().__init__(config, environment, manager)
-        self._manual: set[MessageQueue] | None = None  # assign: these queues
+        self._manual: set[MessageQueue] | None = None  # queues given to `assign`; None: the group divides the queues
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
-        self._given_up: set[MessageQueue] = set()  # to other members, since the start
+        self._given_up: set[MessageQueue] = set()  # queues that went to other members since the start
         self._buffer = FetchBuffer()
-        self._column_memory: ColumnMemory | None = None  # once there was a `poll_arrow`
+        self._column_memory: ColumnMemory | None = None  # made by the first `poll_arrow`
         self._next_auto_commit_ms = 0
-        self._wrong_use = LogThrottle(environment.clock)  # what the log says of it
+        self._wrong_use = LogThrottle(environment.clock)  # limits how often wrong use is logged
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
         self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
 
@@ -128,7 +128,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """
         async with self._ending.starting():
             if self._instance is None:
-                self._buffer = FetchBuffer()  # of this loop
+                self._buffer = FetchBuffer()  # a new one, which belongs to this event loop
             instance = await self._join()
             self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
             try:
@@ -194,7 +194,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._assigned.clear()
         self._column_memory = None
         self._given_up.clear()
-        self._buffer.drop_all()  # whoever waits for messages hears of it
+        self._buffer.drop_all()  # wakes whoever waits for messages
         await self._offsets.persist_all(held, certain=True)
 
     # --- what to read ---
@@ -337,7 +337,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._buffer.keeps_records = False
         for fetched in await self._poll_with(take, owner, timeout_ms):
             assert isinstance(fetched.messages, list), "the buffer makes messages of records"
-            return list(fetched.messages)  # the caller may change it
+            return list(fetched.messages)  # a copy, because the caller may change it
         return []
 
     async def poll_arrow(
@@ -387,7 +387,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             return self._buffer.take_records(_ROWS, _ROW_BYTES)
 
         check_number("linger_ms", linger_ms)
-        self._buffer.keeps_records = not self._hooks  # which want to see the messages
+        self._buffer.keeps_records = not self._hooks  # hooks want to see messages, not records
         return await self._poll_with(take, owner, timeout_ms, linger_ms)
 
     async def _poll_with(
@@ -415,7 +415,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         for fetched in found if self._hooks else ():
             assert isinstance(fetched.messages, list), "what hooks want to see is not kept as records"
             hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
-            if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
+            # it is not known what the application does with them, so for hooks they are consumed here
+            if hooked is not None:
                 self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
         return found
 
@@ -519,7 +520,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """Commit as `commit` does for one of several pollers; see `poll_for`."""
         self._running()
         if offsets is None:
-            self._finish_for(owner)  # and settles it
+            self._finish_for(owner)  # counts what this poller was given as finished
             table = {
                 queue: assigned.consume_offset
                 for queue, assigned in self._assigned.items()
@@ -587,7 +588,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         assigned.process_queue.clear()
         assigned.pull_offset = assigned.consume_offset = offset
         if assigned.task is not None:
-            assigned.task.cancel()  # it may wait at the broker for the old offset
+            assigned.task.cancel()  # it may be waiting at the broker for the old offset
         self._start_task(assigned)
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -627,7 +628,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self._rebalance.wait_for_round()
         for queue, offset in offsets.items():
             if queue.topic == topic and queue in self._assigned:
-                self._offsets.update(queue, offset, increase_only=False)  # else the timer commits the one of before
+                # otherwise the timer would commit the offset from before the reset
+                self._offsets.update(queue, offset, increase_only=False)
                 self._seek(queue, offset)
 
     def running_info(self) -> ConsumerRunningInfo:

@@ -147,8 +147,8 @@ class RemoteBrokerOffsetStore(OffsetStore):
             return
         value = entry.value
         try:
-            # Also when nothing changed: a one-way commit, and a broker that crashed after it, may have lost the last
-            # one. Who stood still meanwhile does not move back what another member has committed.
+            # Also if nothing has changed: a broker that crashed may have lost the last one-way commit. A member that
+            # has not moved meanwhile does not set back what another member has committed.
             await self.commit(queue, value, oneway=not certain, if_ahead=value >= entry.highest)
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)
@@ -222,7 +222,7 @@ class LocalFileOffsetStore(OffsetStore):
         self._backup = self._path.with_name("offsets.json.bak")
         self._stored: dict[MessageQueue, int] = {}
         self._lock: DiskLock | None = None
-        self._turn = asyncio.Lock()  # of those who write
+        self._turn = asyncio.Lock()  # held by one writer at a time
         self._writing: asyncio.Future[None] | None = None
 
     async def load(self) -> None:
@@ -287,12 +287,13 @@ class LocalFileOffsetStore(OffsetStore):
 
     async def begin(self, queue: MessageQueue, offset: int) -> int:
         self.update(queue, offset, increase_only=False)
-        await self.persist_all(list(self._table))  # with others that begin now: the file is written once for them
+        # together with other calls that begin now: the file is written once for all of them
+        await self.persist_all(list(self._table))
         return offset
 
     async def _write(self, table: dict[MessageQueue, int]) -> None:
         data = OffsetSerializeWrapper(dict(sorted(table.items()))).encode_pretty()
-        if self._writing is not None:  # whoever began it may have been cancelled
+        if self._writing is not None:  # a write of a call that was cancelled may still be running
             await asyncio.wait([self._writing])
         try:
             self._writing = asyncio.get_running_loop().run_in_executor(None, self._write_files, data)

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_WAIT_MS = 10  # Java waits 50; the check costs nothing here
 BROKER_FLOW_CONTROL_WAIT_MS = 20  # after FLOW_CONTROL 215
-_BULK = 8  # so many times pull_batch_size is asked for at once where a queue has much more, and …
-_PARTS = 4  # … at most this part of what may be unfinished
+_BULK = 8  # so many times pull_batch_size is asked for at once where a queue has many more messages, and …
+_PARTS = 4  # … at most this fraction of the messages that may be unfinished
 _UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 Config = TypeVar("Config", bound=ConsumerConfig)
@@ -197,7 +197,7 @@ class PullingConsumer(GroupConsumer[Config]):
                     await take(result)
                 except Exception as error:
                     failure = error
-            if failure is not None:  # what was taken of the result is unknown: a rebalance sets the queue up anew
+            if failure is not None:  # it is unknown how much of the result was used: a rebalance sets the queue up anew
                 self.failures.report(failure, "taking what was pulled from %s", queue)
                 return
 
@@ -266,7 +266,7 @@ class MovedOffsets:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._begun: set[str] = set()  # topics of which it was told that they do not begin at 0
+        self._begun: set[str] = set()  # topics for which it was logged that they do not begin at 0
 
     def tell(self, queue: MessageQueue, wanted: int, going_on_at: int) -> None:
         """Log that a pull of `queue` at offset `wanted` was sent to offset `going_on_at`."""

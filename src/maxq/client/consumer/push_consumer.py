@@ -94,7 +94,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._pops: ConsumeMessagePopService | None = None  # where the broker assigns our queues
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._paused = False  # by the user
+        self._paused = False  # paused by the application
         self._is_resetting = False
         self._reset_turn: asyncio.Lock
         self._calls: asyncio.Task[None] | None = None  # listener calls that a shutdown waits for
@@ -489,7 +489,8 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             process_queue.put_messages(result.messages, result.max_offset)
             self._service.submit(result.messages, process_queue, queue)
         elif result.status is not PullStatus.FOUND and process_queue.message_count == 0:
-            # Nothing of ours between the committed offset and here: the group's progress shall show it.
+            # The group has no messages between its committed offset and this one: commit this one, so that progress
+            # shows it.
             self._offsets.update(queue, result.next_begin_offset, increase_only=True)
 
     async def _start_over(self, queue: MessageQueue, process_queue: ProcessQueue, result: PullResult) -> None:
@@ -505,7 +506,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         """Continue at these offsets, by order of a broker (RESET_CONSUMER_CLIENT_OFFSET)."""
-        async with self._reset_turn:  # each broker of the topic may send an order of its own
+        async with self._reset_turn:  # each broker of the topic may send a reset of its own
             self._is_resetting = True
             try:
                 await self._rebalance.wait_for_round()
@@ -518,7 +519,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
                         await self._rebalance.drop(queue)
             finally:
                 self._is_resetting = False
-            await self.do_rebalance()  # the next order finds the queues held again
+            await self.do_rebalance()  # so that the next reset finds the queues assigned again
         self._running().rebalance_immediately()
 
     def running_info(self) -> ConsumerRunningInfo:

@@ -27,7 +27,7 @@ from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
-DROP_TRIES = 20  # of half a second each, for a listener to end
+DROP_TRIES = 20  # tries, half a second each, to let a listener call end
 
 
 class RebalanceListener(Protocol):
@@ -136,7 +136,7 @@ class RebalanceImpl:
         if self._pops is not None and self._config.message_model is MessageModel.CLUSTERING:
             assigned = await self._assigned_by_broker(topic)
             if assigned is None:
-                return False  # the broker could not tell: keep what we have
+                return False  # the broker gave no answer: keep the present queues
             return await self._take_assigned(topic, everything, assigned, self._pops)
         if self._config.message_model is MessageModel.BROADCASTING:
             mine = everything
@@ -146,7 +146,7 @@ class RebalanceImpl:
                 return False
             members = await self._instance.find_consumer_ids(topic, self._group)
             if not members:
-                return False  # nobody could tell: keep what we have
+                return False  # no broker gave an answer: keep the present queues
             mine = self._config.allocate_strategy.allocate(
                 self._group, self._instance.client_id, everything, sorted(members)
             )
@@ -195,7 +195,8 @@ class RebalanceImpl:
             if process_queue.is_pull_expired(now_ms) and queue in mine:
                 idle_ms = now_ms - process_queue.last_pull_timestamp
                 log.error("queue %s was not pulled for %d ms; it is started again", queue, idle_ms)
-            elif queue in mine and not process_queue.dropped:  # dropped: its listener was still busy last time
+            elif queue in mine and not process_queue.dropped:
+                # a dropped queue's listener was still busy in the last round
                 continue
             process_queue.dropped = True
             given_up.append((queue, process_queue))
@@ -217,8 +218,8 @@ class RebalanceImpl:
         self._offsets.remove(queue)
         try:
             next_offset = await self.pull_from_where(queue)
-            # A new group begins here once: its next member would begin where the queue ends by then. An offset 0 may
-            # be none that is stored: brokers say it as long as the first message is in memory.
+            # A new group commits here at once, because its next member would otherwise begin where the queue ends by
+            # then. The offset 0 may not be stored: brokers answer 0 as long as the first message is in memory.
             if self._offsets.in_memory(queue) <= 0 and not self._begins_at_the_start(queue):
                 next_offset = await self._offsets.begin(queue, next_offset)
         except (RemotingError, BrokerError, ClientError) as error:
@@ -316,7 +317,7 @@ class RebalanceImpl:
         stored = await self._offsets.read(queue)
         if stored >= 0:
             return stored
-        if (begun_at := self._offsets.in_memory(queue)) >= 0:  # and could not be committed yet
+        if (begun_at := self._offsets.in_memory(queue)) >= 0:  # this offset could not be committed yet
             return begun_at
         if self._begins_at_the_start(queue):
             return 0

@@ -34,9 +34,9 @@ from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
-MAX_MESSAGES = 32  # of one receive
-_SLICE_MS = 1_000  # of waiting at one of several brokers
-_PAUSE_MS = 500  # when no broker could be asked
+MAX_MESSAGES = 32  # most messages of one receive
+_SLICE_MS = 1_000  # how long a receive waits at one of several brokers
+_PAUSE_MS = 500  # pause after no broker could be asked
 
 Place = tuple[MessageQueue, SubscriptionData]
 
@@ -58,7 +58,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         super().__init__(config, environment, manager)
         self._pops: PopAPI
         self._turn = itertools.count()
-        self._failed_pops = LogThrottle(environment.clock)  # what the log says of them
+        self._failed_pops = LogThrottle(environment.clock)  # limits how often failed pops are logged
 
     # --- life ---
 
@@ -200,7 +200,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
                     init_mode=INIT_MIN if begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET else INIT_MAX,
                 )
             except (RemotingError, BrokerError) as error:
-                self._running()  # else the connection was closed by the shutdown
+                self._running()  # raises if the shutdown has closed the connection
                 kind = queue.broker_name, queue.topic, type(error)
                 if (left_out := self._failed_pops.admits(kind)) is not None:
                     log.warning(

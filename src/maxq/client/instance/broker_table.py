@@ -52,7 +52,8 @@ class BrokerTable:
         self._on_move = on_move
         self.addresses: dict[str, dict[int, str]] = {}
         self.versions: dict[str, int] = {}
-        self._suspects: dict[str, tuple[int, int]] = {}  # by address: until (monotonic ms), how long
+        # address → (monotonic ms until which it is avoided, for how long)
+        self._suspects: dict[str, tuple[int, int]] = {}
         self._replaced = asyncio.Event()
         self.changes = 0
 
@@ -67,7 +68,7 @@ class BrokerTable:
         self.changes += 1
         master = addresses.get(MASTER_ID)
         if before is not None and master is not None and before.get(MASTER_ID) != master:
-            self.trust(master)  # what it refused as a slave says nothing of it as a master
+            self.trust(master)  # a refusal as a slave means nothing for it as a master
             self._on_move()
         self._replaced.set()
         self._replaced = asyncio.Event()

@@ -30,8 +30,8 @@ log: Final = logging.getLogger(__name__)
 
 LOOK_MS: Final = 100
 LOOK_MS_MAX: Final = 500
-ANSWER_MS: Final = 400  # after a new request: nothing came for so long
-PARKED_MS: Final = 1_000  # while requests that were held already go on waiting
+ANSWER_MS: Final = 400  # time without any answer after a new request
+PARKED_MS: Final = 1_000  # the same while only requests wait that the broker was already holding
 PONG_MS: Final = 300
 
 
@@ -41,8 +41,8 @@ class _Quiet:
 
     arrivals: int
     requests: int
-    since_ms: int  # nothing has come since
-    is_fresh: bool  # a request went out since something came
+    since_ms: int  # monotonic time since which nothing has arrived
+    is_fresh: bool  # a request was sent since something arrived
     asked_ms: int | None = None
 
 
@@ -63,8 +63,8 @@ class BrokerWatch:
         self._refresh = refresh
         self._probe_topic = probe_topic
         self._seen: dict[Connection, _Quiet] = {}
-        self._attempts: dict[str, int] = {}  # to connect: since when (monotonic ms), as far as was seen
-        self._masters: set[str] = set()  # that routes named when they were looked at last
+        self._attempts: dict[str, int] = {}  # address → monotonic ms at which its connection attempt was first seen
+        self._masters: set[str] = set()  # masters that the routes named at the last look
 
     def look(self) -> int:
         """Check all connections to brokers. Returns in how many milliseconds to check again."""
@@ -137,5 +137,5 @@ class BrokerWatch:
         try:
             connection.request(request, lambda reply: None)
         except RemotingSendError:
-            return  # too many wait; it is not asked, and counts as silent only if it stays so
+            return  # too many requests wait, so it is not asked; it counts as silent only if it stays silent
         quiet.requests = connection.requests

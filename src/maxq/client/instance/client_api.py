@@ -30,7 +30,7 @@ from maxq.protocol.message.message import decode_records
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 
-#: What a broker answers to a commit that it passes over because an operator's reset waits.
+#: Answer of a broker to a commit that it ignores because an operator's reset waits.
 _RESET_WAITS: Final = "Offset has been previously reset"
 _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 _PULL_STATUS: dict[int, PullStatus] = {

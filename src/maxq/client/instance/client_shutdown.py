@@ -15,7 +15,7 @@ from maxq.errors import ClientError
 
 log: Final = logging.getLogger(__name__)
 
-#: Of whose calls to its application the code that asks is a part, and the tasks that make them.
+#: The clients whose calls to the application the current code is part of, and the tasks that make these calls.
 _Calls = tuple[tuple["ClientShutdown", asyncio.Task[Any] | None], ...]
 _calls: Final[ContextVar[_Calls]] = ContextVar("maxq-calls", default=())
 
@@ -30,7 +30,7 @@ class ClientShutdown:
     def __init__(self, what: str) -> None:
         self._what = what
         self._task: asyncio.Task[None] | None = None
-        self._start: asyncio.Future[None] | None = None  # that is under way
+        self._start: asyncio.Future[None] | None = None  # the start that is under way
 
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[None]:
@@ -72,7 +72,8 @@ class ClientShutdown:
 
         async def after_start() -> None:
             while start is not None and not start.done():
-                with suppress(asyncio.CancelledError):  # all tasks are, the start's among them: it ends in a moment
+                # all tasks are cancelled, the start's among them, so it ends soon
+                with suppress(asyncio.CancelledError):
                     await asyncio.wait([start])
             await work()
 
@@ -81,7 +82,7 @@ class ClientShutdown:
         assert self._task is not None, "it was begun"
         if self.is_called:
             self._task.add_done_callback(self._tell)
-            await asyncio.sleep(0)  # it begins: nothing more is called
+            await asyncio.sleep(0)  # lets it begin: from here on nothing more is called
         else:
             await self.wait(hurry)
 

@@ -36,16 +36,18 @@ from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
-REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
+REBALANCE_MIN_INTERVAL_MS = 1_000  # shortest time until the next round if a round left something undone
 HEARTBEAT_MIN_INTERVAL_MS = 1_000
-#: Between two questions for the route of a topic whose brokers are not where it says: at first, and then.
+#: Milliseconds between two questions for the route of a topic whose brokers do not answer where the route says: before
+#: the second question, and before later ones.
 ROUTE_REFRESH_MS = (50, 100)
-_ROUTE_QUESTIONS = 15  # that are asked after one report, unless other masters are named that nobody complained of
+# questions after one report; they end sooner if the route names other masters that nobody has reported
+_ROUTE_QUESTIONS = 15
 _GREETING_SECONDS = 0.5
-_ROUTE_REFRESH_SLOW_MS = 1_000  # between further ones, while reports go on
+_ROUTE_REFRESH_SLOW_MS = 1_000  # between further questions, while reports continue
 _PROBE_TOPIC = "TBW102"  # every broker answers something about it
 
-#: Answers of brokers that are not, not yet or no longer the ones to ask; and of overloaded ones, which cannot be told
+#: Codes of brokers that are not the ones to ask, not yet or no longer; and of overloaded brokers, which cannot be told
 #: apart everywhere.
 NOT_HERE_CODES = frozenset(
     {
@@ -114,7 +116,8 @@ class MQClientInstance:
         scan_answers(remoting)
         self.routes = TopicRoutes(self.api, self.brokers, environment.rng)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
-        self._wrong_routes: set[str] = set()  # topics that refresh_route_soon heard of since they were asked for
+        # topics that were reported to refresh_route_soon since their route was last asked for
+        self._wrong_routes: set[str] = set()
         self._watch = BrokerWatch(self.api, self.brokers, environment.clock, self._refresh_group, _PROBE_TOPIC)
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
@@ -123,13 +126,13 @@ class MQClientInstance:
         self._heartbeat_lock = asyncio.Lock()
         self._heartbeat_wanted = asyncio.Event()
         self._failed_heartbeats = LogThrottle(environment.clock)  # a consumer without its share asks for one a second
-        self._introduced: set[str] = set()  # brokers that know all our producer groups, since they were connected to
+        self._introduced: set[str] = set()  # brokers that have heard of all producer groups since they were connected
         self._greeting: set[asyncio.Task[None]] = set()
         self._rebalance_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.started_at_ms = 0  # wall time; 0 not running
+        self.started_at_ms = 0  # wall time of the start in ms; 0: not running
         self.is_forsaken = False  # its event loop ended before it was shut down
-        self.loop: asyncio.AbstractEventLoop | None = None  # on which it runs
+        self.loop: asyncio.AbstractEventLoop | None = None  # the event loop on which it runs
         self._loop_end: AsyncGenerator[None, None] | None = None
 
     # --- life ---
@@ -299,7 +302,8 @@ class MQClientInstance:
             try:
                 await self.routes.update_route(topic)
                 if self.routes.masters(topic) != before and self.routes.has_living_masters(topic):
-                    asked = _ROUTE_QUESTIONS  # a slave that came back is a new route, too, and no end of the search
+                    # the search ends; a slave that came back would be a new route too, and does not end it
+                    asked = _ROUTE_QUESTIONS
             except (RemotingError, BrokerError) as error:
                 log.info("the route of %s could not be renewed, the old one is used on: %s", topic, error)
             pause_ms = ROUTE_REFRESH_MS[asked > 1] if asked < _ROUTE_QUESTIONS else _ROUTE_REFRESH_SLOW_MS
@@ -320,7 +324,8 @@ class MQClientInstance:
             except Exception as error:
                 self._failures.report(error, "looking for silent brokers of client %s", self.client_id)
                 pause_ms = LOOK_MS_MAX
-            await self.brokers.wait_for_change(pause_ms, since=changes)  # whose place was taken is left at once
+            # wakes at once when another broker has taken a place
+            await self.brokers.wait_for_change(pause_ms, since=changes)
 
     # --- brokers ---
 
@@ -419,7 +424,7 @@ class MQClientInstance:
         try:
             return await self.ask_group(queue, lambda broker: self.api.consumer_ids(broker.address, group))
         except BrokerError:
-            self.heartbeat_soon()  # it knows no member, and we are one
+            self.heartbeat_soon()  # it knows no member of the group
             raise
 
     # --- heartbeat ---
@@ -454,7 +459,7 @@ class MQClientInstance:
             await asyncio.sleep(HEARTBEAT_MIN_INTERVAL_MS / 1000)
             rest_ms = self.config.heartbeat_broker_interval - HEARTBEAT_MIN_INTERVAL_MS
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(rest_ms, 0) / 1000):  # wait_for may lose a cancellation
+                async with asyncio.timeout(max(rest_ms, 0) / 1000):  # not wait_for, which may lose a cancellation
                     await self._heartbeat_wanted.wait()
             self._heartbeat_wanted.clear()
 
@@ -500,9 +505,9 @@ class MQClientInstance:
         try:
             self.brokers.versions[address] = await self.api.heartbeat(address, data)
             self.brokers.trust(address)
-            if groups == self._producer_groups:  # else a producer came while this was under way
+            if groups == self._producer_groups:  # otherwise a producer was added meanwhile
                 self._introduced.add(address)
-        except MaxQError as error:  # an answer that cannot be read among them
+        except MaxQError as error:  # also an answer that cannot be read
             if (left_out := self._failed_heartbeats.admits((address, type(error)))) is not None:
                 log.warning("heartbeat to broker %s at %s failed: %s%s", name, address, error, and_more(left_out))
             if isinstance(error, RemotingError):
@@ -519,7 +524,7 @@ class MQClientInstance:
             balanced = await self._rebalance_round()
             wait_ms = self.config.rebalance_interval if balanced else REBALANCE_MIN_INTERVAL_MS
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_ms / 1000):  # wait_for may lose a cancellation
+                async with asyncio.timeout(wait_ms / 1000):  # not wait_for, which may lose a cancellation
                     await self._rebalance_wanted.wait()
             self._rebalance_wanted.clear()
 

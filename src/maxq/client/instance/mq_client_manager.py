@@ -73,7 +73,7 @@ def remoting_of(config: ClientConfig, environment: ClientEnvironment) -> Remotin
     if config.namespace_v2:
         hooks.append(NamespaceRPCHook(config.namespace_v2))
     credentials = config.credentials() or environment.credentials
-    if credentials is not None:  # after all others: it signs what these added
+    if credentials is not None:  # last, because it signs what the other hooks have added
         hooks.append(AclClientRPCHook(credentials))
     if hooks:
         return HookedRemotingClient(netty, hooks, clock=environment.clock, rng=environment.rng, tls=tls)

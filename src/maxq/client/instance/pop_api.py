@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 INIT_MIN = 0
 INIT_MAX = 1
 
-_ANSWERED_LATE_MS = 10_000  # an answer may come so long after its request had to end
+_ANSWERED_LATE_MS = 10_000  # how long after the end of a request its answer may still come
 _POPPED = (
     ResponseCode.SUCCESS,
     ResponseCode.POLLING_FULL,
@@ -48,7 +48,7 @@ class PopAPI:
     def __init__(self, instance: MQClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
-        self._began_at: dict[MessageQueue, int] = {}  # BrokerTable.changes when the last pop began
+        self._began_at: dict[MessageQueue, int] = {}  # value of BrokerTable.changes when the last pop began
 
     async def pop(
         self,

@@ -36,7 +36,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.received_cy import Pull, keep_records, read_records
 
-NO_PROGRESS_WAIT_MS = 1_000  # before the same broker is asked again at an offset that it does not have
+NO_PROGRESS_WAIT_MS = 1_000  # pause before a broker is asked again for an offset that it does not have
 
 _KNOWS_US_NOT = (
     ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -69,7 +69,7 @@ class PullAPIWrapper:
         self.hooks = hooks
         self._unit_mode = unit_mode
         self._pull_from_which_node: dict[MessageQueue, int] = {}
-        self._began_at: dict[MessageQueue, int] = {}  # BrokerTable.changes when the last pull began
+        self._began_at: dict[MessageQueue, int] = {}  # value of BrokerTable.changes when the last pull began
         self._connect_broker_by_user = connect_broker_by_user
 
     def recalculate_pull_from_which_node(self, queue: MessageQueue) -> int:
@@ -205,7 +205,7 @@ class PullAPIWrapper:
                 "registered with the name server (`maxq admin clusterList`)"
             )
         if broker.is_slave and wanted_id == MASTER_ID:
-            self._instance.refresh_route_soon(queue.topic)  # it stands in for a master that may be back
+            self._instance.refresh_route_soon(queue.topic)  # the slave stands in for a master that may be back
         return broker
 
     def _note_failure(self, queue: MessageQueue, broker: BrokerTarget, error: RemotingError | BrokerError) -> None:
@@ -244,7 +244,7 @@ class PullAPIWrapper:
             if found is not None:
                 return found
         messages = decode_records(body, inflate=True)
-        if delta is not None:  # a static topic: records tell their physical places
+        if delta is not None:  # in a static topic, records have physical offsets
             for message in messages:
                 message.queue_id = queue.queue_id
                 message.queue_offset += delta
@@ -298,7 +298,7 @@ class _QueuePulls:
         self._broker = broker
         self.offset = offset
         self.header, _ = self._headers = headers
-        self._bulk_least = bulk_nums // 2  # messages behind an answer for which more than usual is asked for
+        self._bulk_least = bulk_nums // 2  # messages left behind an answer from which on a larger pull is sent
         self._sys_flag = sys_flag
         self._commit_offset = commit_offset
         self._go_on = go_on

@@ -27,7 +27,7 @@ CHANGING: Final = ("queueOffset", "commitOffset", "sysFlag")
 
 _PREFIX: Final = struct.Struct(">II")
 
-#: What stands in a JSON header before the fields that change, between them and the request's number, and behind that.
+#: Pieces of a JSON header: before the fields that change, between these and the request's number, and behind it.
 JsonPieces = tuple[bytes, bytes, bytes]
 
 
@@ -100,7 +100,7 @@ class PullStream:
         self._opaque: int | None = None
         self._request: RemotingCommand | None = None
         self._deadline_ms = 0  # monotonic
-        self._arrivals = 0  # on the connection, when the request was sent
+        self._arrivals = 0  # arrivals on the connection when the request was sent
         self._is_json = self._hooked is None and serialize_type is SerializeType.JSON
         self._encoded: list[tuple[Mapping[str, str], JsonPieces]] = []  # headers, with their pieces
 
@@ -155,7 +155,7 @@ class PullStream:
     ) -> bool:
         """Take the scanned answer to the last request. Returns False if it must be decoded."""
         if self._request is not None or self._ended.done() or self._opaque is None:
-            return False  # hooks want to see it, or nobody wants it
+            return False  # hooks want to see the answer, or nobody wants it
         opaque = self._opaque
         try:
             is_given = records.obj is self._connection.given_buffer
@@ -166,7 +166,7 @@ class PullStream:
                 return False
             self._connection.waiters.pop(opaque, None)
             self._go_on(is_to_ask)
-        except Exception as error:  # it must not end the connection, which belongs to others, too
+        except Exception as error:  # an error must not end the connection, which other requests share
             self._connection.waiters.pop(opaque, None)
             self._fail(error)
         return True

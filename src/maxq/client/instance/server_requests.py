@@ -73,7 +73,7 @@ class ServerRequests:
         log.info("members of group %s changed", group)
         self._instance.rebalance_immediately()
         consumer = self._instance.consumer(group)
-        if consumer is not None:  # whoever gets a queue of ours asks in a moment where to go on
+        if consumer is not None:  # a member that takes over a queue asks in a moment where to continue
             await consumer.persist_consumer_offset()
 
     async def _reset_offset(self, connection: object, request: RemotingCommand) -> None:

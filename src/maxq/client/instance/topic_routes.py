@@ -43,8 +43,10 @@ class TopicRoutes:
         self._brokers = brokers
         self._rng = rng
         self.table: dict[str, TopicRouteData] = {}
-        self._leaders: dict[str, dict[MessageQueue, str]] = {}  # of static topics: who leads each global queue
-        self._templates: dict[str, tuple[str, int]] = {}  # topics that are sent to by the route of another one
+        # static topic → global queue → broker name of its leader
+        self._leaders: dict[str, dict[MessageQueue, str]] = {}
+        # topics that use the route of a template topic until they exist
+        self._templates: dict[str, tuple[str, int]] = {}
         self._publish: dict[str, TopicPublishInfo] = {}
         self._unused: dict[str, int] = {}  # by topic: how often in a row `update_all` found that nobody had used it
         self._lookups: SharedLookups[bool] = SharedLookups()
@@ -122,7 +124,7 @@ class TopicRoutes:
 
     def _take_route(self, topic: str, route: TopicRouteData) -> bool:
         changed = is_route_changed(self.table.get(topic), route)
-        for data in route.broker_datas:  # even if it is the route of before: that of another topic may have been older
+        for data in route.broker_datas:  # also if the route has not changed: another topic's may have been older
             self._brokers.replace(data.broker_name, data.broker_addrs)
         if changed:
             log.info("route of %s changed: %s", topic, route)
@@ -134,7 +136,7 @@ class TopicRoutes:
 
     def _set_publish_info(self, topic: str, route: TopicRouteData) -> TopicPublishInfo:
         old = self._publish.get(topic)
-        first = self._rng.below(1 << 16) if old is None else old.index  # the round goes on
+        first = self._rng.below(1 << 16) if old is None else old.index  # the round-robin continues where it was
         info = TopicPublishInfo(publish_queues(topic, route), first=first)
         info.is_used = old is None or old.is_used
         self._publish[topic] = info
@@ -188,7 +190,8 @@ class TopicRoutes:
             await self.update_route(topic)
         except NoRouteError:
             known = self.table.get(topic)
-            if known is None or not publish_queues(topic, known):  # perhaps the template's, from before it had a master
+            # the known route may be the template's, from before the topic had a master
+            if known is None or not publish_queues(topic, known):
                 if create_topic_key is None:
                     raise
                 try:
@@ -265,4 +268,4 @@ class SharedLookups(Generic[Result]):
     def _ended(self, key: str, task: asyncio.Task[Result]) -> None:
         del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # seen, even if every asker was cancelled meanwhile
+            task.exception()  # marks the exception as retrieved, even if every caller was cancelled

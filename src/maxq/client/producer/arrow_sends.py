@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _PIECE: Final = 4_096  # rows that are encoded before answers are read
 _BATCH_BYTES: Final = 256 << 10  # of one request, about
-_MOST_BYTES: Final = 4 << 20  # of requests that are on their way at once
+_MOST_BYTES: Final = 4 << 20  # most bytes of requests that wait for answers
 _MOST_REQUESTS: Final = 64
-_AT_ONCE: Final = 128  # rows that go by themselves, on their way at once
+_AT_ONCE: Final = 128  # most single rows that wait for answers
 _CALL: Final = "send_arrow"
 _OUT_OF_ORDER: Final = "not sent: rows of the same queue before it failed"
 
@@ -49,16 +49,16 @@ class ArrowSends:
         self._tables = load_arrow("message_tables", _CALL)
         self._encoders = load_arrow("row_encoder", _CALL)
         self._names: dict[str, str] = {}
-        self._queues: dict[str, Sequence[MessageQueue]] = {}  # of topics with rows that are for certain queues
+        self._queues: dict[str, Sequence[MessageQueue]] = {}  # topic → its queues, if rows are meant for certain queues
         self._count = 0  # rows that were taken
         self._full: list[Encoded] = []
         self._tasks: dict[asyncio.Task[None], Encoded] = {}
-        self._newest: dict[MessageQueue, asyncio.Task[None]] = {}  # of requests for a certain queue
-        self._bytes = 0  # on their way
+        self._newest: dict[MessageQueue, asyncio.Task[None]] = {}  # queue → the last request that is meant for it
+        self._bytes = 0  # bytes of requests that wait for answers
         self._outcomes: list[Any] = []
-        self._failure: tuple[str, Exception] | None = None  # the first: what it was about, and its error
-        self._is_input = False  # it is of the rows, not of brokers
-        self._broken: set[MessageQueue] = set()  # a request for this queue failed: what follows would be out of order
+        self._failure: tuple[str, Exception] | None = None  # the first failure: its subject and its error
+        self._is_input = False  # the failure is one of the rows, not of a broker
+        self._broken: set[MessageQueue] = set()  # queues of failed requests: later rows for them would be out of order
         unique = sender.instance.ids.next()
         self._key_prefix = unique[: -self._encoders.COUNTED_DIGITS]
         self._encoder = self._make_encoder()
@@ -129,7 +129,7 @@ class ArrowSends:
                 await self._post_full()
                 if self._failure is not None:
                     break
-        if self._failure is None or self._is_input:  # what was accepted before a bad row is sent
+        if self._failure is None or self._is_input:  # rows that were accepted before a bad row are sent
             self._encoder.flush()
             await self._post_full()
 
@@ -177,13 +177,13 @@ class ArrowSends:
         if "topic" in self._names:
             try:
                 topics |= {topic for topic in piece.column(self._names["topic"]).unique().to_pylist() if topic}
-            except UnicodeDecodeError:  # its first row is refused
+            except UnicodeDecodeError:  # the row that is not UTF-8 is found and refused later
                 return True
         preparer, timeout_s = self._sender.preparer, self._config.send_msg_timeout / 1000
         for topic in topics - self._queues.keys():
             try:
                 wire = preparer.wire_topic(topic)
-            except ClientError:  # its first row is refused
+            except ClientError:  # the row with this topic is found and refused later
                 continue
             try:
                 async with asyncio.timeout(timeout_s):
@@ -208,7 +208,7 @@ class ArrowSends:
             if encoded.queue is not None:
                 self._newest[encoded.queue] = task
         self._full.clear()
-        await asyncio.sleep(0)  # answers are read meanwhile
+        await asyncio.sleep(0)  # lets answers be read
 
     async def _wait(self) -> None:
         """Wait until one more request has ended."""

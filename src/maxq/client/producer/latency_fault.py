@@ -20,9 +20,9 @@ class FaultItem:
     """The recorded faults of one broker. Times are monotonic milliseconds."""
 
     current_latency_ms: int
-    start_timestamp: int  # available from then on
+    start_timestamp: int  # time from which the broker is available again
     reachable: bool
-    check_stamp: int  # next probe
+    check_stamp: int  # time of the next probe
 
 
 class LatencyFaultTolerance:

@@ -14,7 +14,7 @@ from maxq.client.producer.message_sender import MessageSender
 from maxq.client.results.send_result import SendResult
 from maxq.protocol.message.message import Message
 
-_MANY_BYTES = 4 << 20  # of bodies that are on their way at once; one larger message goes by itself
+_MANY_BYTES = 4 << 20  # most bytes of bodies that wait for answers; a larger message is sent alone
 _AT_ONCE = 128  # messages that are drawn and encoded before others have their turn
 
 
@@ -44,7 +44,7 @@ class ManySends:
         self._window = SendWindow(in_flight, _MANY_BYTES, self._on_result, self._on_failure)
         self._failures: list[BaseException] = []
         self._is_over = False
-        self._others: set[asyncio.Task[None]] = set()  # messages that need the general way, or a further try
+        self._others: set[asyncio.Task[None]] = set()  # messages that need the slow path, or a further try
 
     def _on_result(self, place: int, result: SendResult) -> None:
         self._keep(place, result)
@@ -73,7 +73,7 @@ class ManySends:
         results, self._results = (
             self._results,
             {},
-        )  # the window refers to this object: it stays until the cycle collector
+        )  # the window and this object refer to each other and stay in memory until the cycle collector runs
         return [results[place] for place in sorted(results)]
 
     async def _send_from(self, feed: MessageFeed) -> None:
@@ -89,11 +89,11 @@ class ManySends:
             try:
                 drawn.extend(islice(numbered, min(self._window.room, _AT_ONCE)))
             except Exception as error:
-                self._failed(error)  # those before it are sent
+                self._failed(error)  # messages before it are sent
             if not drawn:
                 return
             await self._send(drawn)
-            await asyncio.sleep(0)  # answers are read meanwhile
+            await asyncio.sleep(0)  # lets answers be read
 
     # --- what is on its way ---
 

@@ -23,7 +23,7 @@ from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.interfaces import Clock
 
 _MOST_TOPICS: Final = 10_000
-_SURELY_SHORT: Final = 8_000  # characters; the limit is in bytes
+_SURELY_SHORT: Final = 8_000  # so many characters surely fit; the limit is in bytes
 _OF_THE_BATCH: Final[tuple[str, ...]] = (const.PROPERTY_WAIT_STORE_MSG_OK, const.PROPERTY_INSTANCE_ID)
 _TIMED: Final = frozenset(
     {
@@ -39,7 +39,7 @@ _TIMED: Final = frozenset(
 class PreparedMessage:
     """The data that all attempts of one send share."""
 
-    topic: str  # as it travels
+    topic: str  # name of the topic on the wire
     msg_id: str  # client ids, of a batch joined by commas
     body: bytes
     sys_flag: int

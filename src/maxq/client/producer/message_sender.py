@@ -84,17 +84,17 @@ RETRY_RESPONSE_CODES = frozenset(
 _MOVING_CODES = frozenset(
     {
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SLAVE_NOT_AVAILABLE,  # of a request that only masters take; of a send it is a status
+        ResponseCode.SLAVE_NOT_AVAILABLE,  # only masters accept such a request; for a send it is a status
         ResponseCode.GO_AWAY,
         ResponseCode.NOT_LEADER_FOR_QUEUE,
     }
 )
-#: Answers of a name server that will answer in a moment.
+#: Codes after which the same name server will soon be able to answer.
 _NOT_NOW_CODES = _MOVING_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY}
 #: How SYSTEM_BUSY of a broker begins whose DLedger group may have stored the message: no quorum was in time.
 _NO_QUORUM_IN_TIME = "[PC_SYNCHRONIZED]"
-_PAUSE_MS = (10, 100)  # before a broker that failed is asked again: at first, and at most
-_ROUTE_WAIT_MS = 300  # so long a try waits for a new route
+_PAUSE_MS = (10, 100)  # before a broker that failed is asked again: the first time, and at most
+_ROUTE_WAIT_MS = 300  # longest wait of one try for a new route
 
 
 class OfMessage(Protocol):
@@ -112,11 +112,11 @@ class OfTopic(Protocol):
 
 
 Subject = TypeVar("Subject", bound=OfTopic)
-#: One try on one queue, within so many milliseconds.
+#: Makes one try on one queue, within the given milliseconds.
 Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
-#: What says more than that a route did not come in time.
+#: Errors that explain more than a route that did not come in time.
 _REASONS: Final = (RemotingConnectError, RemotingSendError, NoRouteError, NoMasterError)
 
 
@@ -144,7 +144,7 @@ class _Failures:
         """Note how an attempt failed. `broker_name` is None if no broker was asked yet."""
         is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
         is_explained = isinstance(self.newest, _REASONS) and not (self.tries and isinstance(self.newest, NoMasterError))
-        if not (is_late and is_explained):  # why there was no time left
+        if not (is_late and is_explained):  # keep the error that explains why no time was left
             self.newest = error
         self.at.add(getattr(error, "address", None) or None)
         if broker_name is not None:
@@ -526,7 +526,7 @@ class MessageSender:
                 is_moved = getattr(error, "refresh_route", False) or getattr(error, "code", None) in _MOVING_CODES
                 if failures.is_final or is_over:
                     if is_moved:
-                        self.instance.refresh_route_soon(prepared.topic)  # for the next send
+                        self.instance.refresh_route_soon(prepared.topic)  # so that the next send finds the new route
                     break
                 if is_moved:
                     await self._ask_again(prepared.topic, deadline_ms)
@@ -613,7 +613,7 @@ class MessageSender:
             try:
                 await self.instance.api.max_offset(address, queue)
             except BrokerError:
-                pass  # it answered, and that is all we ask
+                pass  # any answer shows that the broker can be reached
             except RemotingError:
                 return
             self.faults.on_probe(broker_name, reached=True)

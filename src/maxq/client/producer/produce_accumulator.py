@@ -25,7 +25,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 #: Sends messages as one batch, to the queue if one is given.
 SendBatch = Callable[[list[Message], MessageQueue | None], Awaitable[SendResult]]
 
-#: Bytes that a message has in a batch besides its body and the properties that it was given: lengths, and its id.
+#: Bytes that a message takes in a batch beside its body and its properties: lengths, and its unique key.
 _BESIDES = 22 + len(f"{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}::") + 32
 
 _Key = tuple[str, MessageQueue | None, bool, str | None]
@@ -135,7 +135,7 @@ class ProduceAccumulator:
         """Send everything that waits, and return when all of it has results."""
         for key in list(self._open):
             self._close(key)
-        await asyncio.gather(*self._sending, return_exceptions=True)  # those that nobody wants are cancelled
+        await asyncio.gather(*self._sending, return_exceptions=True)  # sends that nobody waits for have been cancelled
 
 
 def split_result(result: SendResult, count: int) -> list[SendResult]:

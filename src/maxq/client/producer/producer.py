@@ -76,7 +76,7 @@ class Producer:
         self.group = wrap(config.namespace, config.producer_group)
         check_group(self.group)
         self._instance: MQClientInstance | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
+        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop on which it runs; None: not running
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
         self._failures = Failures(config.on_failure, environment.clock)
@@ -335,14 +335,14 @@ class Producer:
         message.properties[const.PROPERTY_MESSAGE_REPLY_TO_CLIENT] = instance.client_id
         message.properties[const.PROPERTY_MESSAGE_TTL] = str(timeout_ms)
         prepared = sender.preparer.prepare(message)
-        await self._introduce(prepared.topic, deadline_ms)  # the broker pushes the reply over that connection
+        await self._introduce(prepared.topic, deadline_ms)  # the broker will push the reply over this connection
         reply = instance.pending_requests.open(correlation_id)
         try:
             left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
             await sender.send(prepared, left_ms, self._config.retry_times_when_send_failed)
             await self._introduce(prepared.topic, deadline_ms)  # there may be another master by now
             left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
-            async with asyncio.timeout(left_ms / 1000):  # wait_for may lose a cancellation
+            async with asyncio.timeout(left_ms / 1000):  # not wait_for, which may lose a cancellation
                 return await reply
         except TimeoutError:
             raise RequestTimeoutError(
@@ -574,7 +574,7 @@ class SendStart:
 
     __slots__ = ("_is_batch", "_producer", "_queue", "_sender", "_timeout_ms", "_what")
 
-    _sender: MessageSender  # when the first try is made
+    _sender: MessageSender  # set when the first try is made
 
     def __init__(
         self, producer: Producer, what: Any, queue: MessageQueue | None, timeout_ms: int | None, *, is_batch: bool
@@ -619,7 +619,7 @@ class SendStart:
         """Return or raise what becomes of the message: of one that `post` did not take, or whose first try has
         failed."""
         producer, what, queue = self._producer, self._what, self._queue
-        if pending is not None:  # also if the producer was shut down since then, for the message may be stored
+        if pending is not None:  # even if the producer was shut down meanwhile: the message may be stored
             retries = producer._config.retry_times_when_send_failed
             return await self._sender.go_on(pending, retries, queue=None if queue is None else pending.target.queue)
         if self._is_batch:

@@ -195,7 +195,8 @@ class TransactionProducer(Producer):
         message.properties[const.PROPERTY_TRANSACTION_PREPARED] = "true"
         message.properties[const.PROPERTY_PRODUCER_GROUP] = self.group
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms(timeout_ms)
-        await self._introduce(sender.preparer.wire_topic(message.topic), deadline_ms)  # brokers ask whom they know
+        # brokers ask about transactions over connections of known producers
+        await self._introduce(sender.preparer.wire_topic(message.topic), deadline_ms)
         result = await self.send(message, timeout_ms=max(1, deadline_ms - self._clock.monotonic_ms()))
         if result.transaction_id is not None:
             message.properties[const.PROPERTY_TRANSACTION_ID] = result.transaction_id

@@ -31,7 +31,7 @@ from maxq.protocol.message.message_trace import TRACE_TOPIC, TraceRecord
 log = logging.getLogger(__name__)
 
 GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER"
-WAITING_MAX: Final = 2_048  # groups of records: one a send, listener call or end of a transaction
+WAITING_MAX: Final = 2_048  # most waiting groups of records: one for a send, a listener call or an end of a transaction
 BATCH_MAX: Final = 20
 FLUSH_INTERVAL_MS: Final = 5_000
 MESSAGE_BYTES_MAX: Final = 128_000
@@ -97,7 +97,7 @@ class AsyncTraceDispatcher:
         self._sender = MessageSender(instance, config, self._group)
         instance.register_producer(self._group)
         self._loop = asyncio.get_running_loop()
-        self._wanted = asyncio.Event()  # of this loop: a client may be started again on another
+        self._wanted = asyncio.Event()  # a new one for this event loop: a client may be restarted on another
         self._task = asyncio.create_task(self._run(), name=f"maxq-trace-{self._group}")
 
     async def shutdown(self) -> None:

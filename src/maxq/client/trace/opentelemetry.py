@@ -68,7 +68,7 @@ _STATE = "maxq.opentelemetry"
 _BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _RECEIVING: Final = ("receive", "poll")
 _SETTLING: Final = ("ack", "ack_all", "change_invisible_duration", "commit")
-#: Attributes of spans that metrics have as well.
+#: Attributes of spans that are also attributes of metrics.
 _OF_METRICS: Final[tuple[str, ...]] = (
     "messaging.system", "messaging.operation.name", "messaging.operation.type", "messaging.destination.name",
     "messaging.destination.partition.id", "messaging.consumer.group.name", "server.address", "server.port",
@@ -131,7 +131,7 @@ class OpenTelemetryHook:
                 operation.span.set_attribute("messaging.message.id", result.msg_id)
             operation.span.set_attribute("rocketmq.send_result", result.send_status.value)
             operation.span.set_attribute("rocketmq.region_id", result.region_id)
-        if context.exception is not None:  # the next try makes a context of its own
+        if context.exception is not None:  # the next try makes a new context
             for message in operation.injected:
                 for name in get_global_textmap().fields:
                     message.properties.pop(name, None)
@@ -220,7 +220,7 @@ class OpenTelemetryHook:
 
         def after(operation: _Operation, result: Any) -> None:
             if name in _RECEIVING:
-                if not result:  # nothing was given out: a span that is not ended is nobody's
+                if not result:  # no message was delivered, so nobody would end a span
                     return
                 attributes = _described(name, "receive", "", result) | fixed
                 attributes["messaging.batch.message_count"] = len(result)

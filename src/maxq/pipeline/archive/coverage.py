@@ -26,14 +26,14 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 Coverage = Mapping[MessageQueue, Sequence[Range]]
 
-#: Faults of an archive, and what is told besides.
+#: Kinds of findings: faults of an archive, and what is reported besides.
 GAP: Final = "gap"  # the broker has messages that the archive has not, before others that it has
 OVERLAP: Final = "overlap"  # offsets that are there twice
 MISSING_FILE: Final = "missing-file"
 DAMAGED_FILE: Final = "damaged-file"
 UNREADABLE_FILE: Final = "unreadable-file"  # the file system refuses to give its bytes, now
-WRONG_ENTRY: Final = "wrong-entry"  # the file is whole and is not what the manifest says
-BEHIND: Final = "behind"  # not archived yet: the end of a queue
+WRONG_ENTRY: Final = "wrong-entry"  # the file is undamaged and differs from what the manifest says
+BEHIND: Final = "behind"  # the end of a queue that is not archived yet
 ABSENT: Final = "absent"  # offsets that hold no message on the broker either (compaction topics)
 ORPHAN: Final = "orphan"  # left by a run that died; the next one removes it
 FAULTS: Final = (GAP, OVERLAP, MISSING_FILE, DAMAGED_FILE, UNREADABLE_FILE, WRONG_ENTRY)

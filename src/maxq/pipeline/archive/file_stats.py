@@ -18,7 +18,7 @@ from pyarrow import fs
 from maxq.pipeline.archive.manifest import FileEntry, QueuePart
 from maxq.pipeline.archive.ranges import Range
 
-#: What every archive has: without them nothing can be proved.
+#: Columns that every archive has, because without them nothing can be verified.
 NEEDED_COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "bodyCrc")
 _READ: Final = ("brokerName", "queueId", "queueOffset", "storeTimestamp", "bodyCrc")
 _BLOCK: Final = 4 << 20

@@ -32,8 +32,8 @@ from maxq.runtime.files.system import SystemClock, SystemDiskLock, SystemRng
 _MANIFESTS: Final = "_manifest"
 _RUNS: Final = "_runs"
 _DAMAGED: Final = "_damaged"
-_KEPT_VERSIONS: Final = 3  # readers of the last ones find them
-_DEAD_AFTER_MS: Final = 24 * 3600 * 1000  # where locks do not reach
+_KEPT_VERSIONS: Final = 3  # old manifests that are kept for readers that still use them
+_DEAD_AFTER_MS: Final = 24 * 3600 * 1000  # age at which a run counts as dead where locks do not work
 _ATTEMPTS: Final = 20
 
 
@@ -91,7 +91,7 @@ class ArchiveFolder:
                 with self.filesystem.open_input_stream(self._full(name)) as file:
                     return Manifest.decode(file.read(), numbers[-1], f"{self.root}/{name}")
             except FileNotFoundError:
-                continue  # removed since it was listed: there is a newer one
+                continue  # it was removed since it was listed, so there is a newer one
         raise PipelineError(f"the manifest of {self.root} changes faster than it can be read")
 
     def existing(self) -> Manifest:
@@ -166,7 +166,7 @@ class ArchiveFolder:
             lock = SystemDiskLock(Path(path), name.encode())
             if os.path.exists(path):
                 return lock
-            lock.release()  # another run took it for dead before it was locked
+            lock.release()  # another run took this one for dead before it held the lock
 
     def _is_alive(self, run: str) -> bool:
         path = self._full(_lock_name(run))
@@ -193,7 +193,8 @@ class ArchiveFolder:
 
     def orphans(self) -> list[str]:
         """Return the data files of dead runs, which the manifest does not name."""
-        # Files first: one that a run placed and committed meanwhile is then in the manifest that is read after.
+        # Files are listed first: one that a run places and commits meanwhile is then in the manifest, which is read
+        # afterwards.
         there = self.data_files()
         alive: dict[str, bool] = {}
         for run in {_run_of(path) for path in there}:

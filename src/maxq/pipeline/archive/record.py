@@ -28,7 +28,7 @@ from maxq.runtime.files.durable_files import DurableFiles
 from maxq.runtime.files.system import SystemClock, SystemRng
 
 VERSION: Final = 1
-#: Queues → the incarnations of those whose topics were deleted before.
+#: Returns the incarnation of each queue whose topic was deleted before.
 IncarnationsOf = Callable[[Iterable[MessageQueue]], Mapping[MessageQueue, int]]
 
 
@@ -48,17 +48,18 @@ class SentRecord:
         self._path = path
         self._what = what
         self._incarnations_of = incarnations_of or (lambda queues: {})
-        self._incarnations: dict[MessageQueue, int] = {}  # of queues whose lines say it
+        self._incarnations: dict[MessageQueue, int] = {}  # incarnations of queues, where lines tell them
         self.id = SystemRng().bytes(8).hex()
         self.rows = 0
         self._ranges: dict[MessageQueue, list[Range]] = {}
-        self.pending: dict[MessageQueue, list[Range]] = {}  # a piece that was begun and is not done
-        self.pending_rows: int | None = None  # how many messages it was to send, if they were counted
-        self.newest: dict[MessageQueue, ArchivedMessage] = {}  # the last messages of pieces, where lines say so
+        self.pending: dict[MessageQueue, list[Range]] = {}  # ranges of a piece that was begun and not finished
+        self.pending_rows: int | None = None  # messages of that piece; None: they were not counted
+        # last message of each queue's last piece, where lines tell it
+        self.newest: dict[MessageQueue, ArchivedMessage] = {}
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         self._is_new = not lines
         for number, line in enumerate(lines, 1):
-            if not line.endswith(b"\n"):  # a run died while it wrote it
+            if not line.endswith(b"\n"):  # a run was killed while it wrote the line
                 DurableFiles().cut(path, sum(map(len, lines[: number - 1])))
                 self._is_new = number == 1
                 break

@@ -25,7 +25,7 @@ from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
 
-#: What tells two messages of one place apart, with the place itself.
+#: Columns that, with the place, distinguish two messages of the same place.
 _COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "bodyCrc")
 _PLACE: Final = "physicalOffset"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-_FEW: Final = 8  # starting a job costs more than these
+_FEW: Final = 8  # most items that are handled in this process: starting a job costs more than these
 _PARTS: Final = 64
 _ROW: Final = pa.schema([pa.field("place", pa.int32()), pa.field("text", pa.string())])
 

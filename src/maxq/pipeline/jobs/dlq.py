@@ -172,7 +172,7 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
         count += row.rows
     if dry_run or not ranges:
         return SentResult(count if dry_run else 0, 0, record.rows)
-    letters = only_covered(letters, ranges)  # those that were counted, whatever dies meanwhile
+    letters = only_covered(letters, ranges)  # only messages that were counted, even if brokers die meanwhile
     if config.topic == "":
         _check_origins(letters)
     sink = {**config.letters.options, "keepProperties": ",".join(KEPT_PROPERTIES)}

@@ -18,7 +18,7 @@ from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE
 
 FORMAT: Final = "rocketmq"
-#: Of each setting of a client whose name begins with `tls.`: that name, RocketMQ's.
+#: RocketMQ's names of the client settings that begin with `tls.`.
 _TLS_NAMES: Final = tuple(row.name for row in settings_of(NettyClientConfig) if row.name.startswith("tls."))
 
 CONNECTION_OPTIONS: Final = (
@@ -33,7 +33,7 @@ READ_OPTIONS: Final = (
     "columns", "includeHeaders", "fetchBytes", "startingOffsetsByTimestampStrategy", PREDICATE,
 )  # fmt: skip
 
-#: Options of Spark's Kafka source that are another one here, or none.
+#: Options of Spark's Kafka source that have another name here or do not exist → what to do.
 KAFKA_OPTIONS: Final = {
     "kafka.bootstrap.servers": "the name servers are given in rocketmq.namesrv",
     "kafka.group.id": "it is groupId here",
@@ -46,7 +46,7 @@ KAFKA_OPTIONS: Final = {
 READ_FROM: Final = ("auto", "broker", "slave", "files")
 EARLIEST: Final = -2  # in place of an offset, as in Spark's Kafka source
 LATEST: Final = -1
-#: Beside the queues of a broker in a stream's offsets: which topic of this name they are of.
+#: Key in a stream's offsets, beside the queues of a broker: the incarnation of the topic that they belong to.
 INCARNATION: Final = "incarnation"
 FIRST: Final = "first:"  # before a queue id
 
@@ -88,7 +88,8 @@ class ConnectionOptions:
             raise values.contradiction("rocketmq.accessKey and rocketmq.secretKey are given together or not at all")
         given = {name: values.text(f"rocketmq.{name}") for name in _TLS_NAMES}
         tls = {name: text for name, text in given.items() if text is not None}
-        load([NettyClientConfig()], tls, source="option rocketmq.tls.…")  # refuses what they cannot be
+        # raises for values that the settings cannot have
+        load([NettyClientConfig()], tls, source="option rocketmq.tls.…")
         return cls(
             ";".join(addresses),
             values.flag("rocketmq.useTLS", bool(tls)),

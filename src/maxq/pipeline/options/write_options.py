@@ -14,17 +14,17 @@ WRITE_OPTIONS: Final = (
     "topic", "delivery", "applicationId", "batchId", "coordinator", "producerGroup", "batchBytes", "requestsInFlight",
     "keepProperties", "rowsPerSecond",
 )  # fmt: skip
-#: Options of Spark's Kafka sink that are another one here, or none.
+#: Options of Spark's Kafka sink that have another name here or do not exist → what to do.
 _KAFKA_OPTIONS: Final = {
     "kafka.bootstrap.servers": KAFKA_OPTIONS["kafka.bootstrap.servers"],
     "includeHeaders": "the column headers is written wherever it is there",
 }
-#: Options that Spark reads and hands on.
+#: Spark's own options, which it passes to every sink.
 _SPARKS: Final = ("checkpointLocation", "queryName", "path")
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
 
-#: What the sink writes itself.
+#: Properties that the sink writes itself.
 _OWN_PROPERTIES: Final = (const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, const.PROPERTY_WAIT_STORE_MSG_OK)
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 

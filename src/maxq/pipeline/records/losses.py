@@ -12,7 +12,7 @@ from maxq.errors import DataLossError
 
 log: Final = logging.getLogger(__name__)
 
-_NAMED: Final = 20  # of a log line: a task may have passed over thousands of places
+_NAMED: Final = 20  # ranges that one line of the log names: a task may have skipped thousands
 
 
 class Losses:

@@ -24,7 +24,7 @@ MAX_ROWS: Final = 8_192
 MAX_BYTES: Final = 8 * 1024 * 1024
 #: Rows of a batch that has numbers and times only.
 MAX_NARROW_ROWS: Final = 32_768
-#: Bytes of bodies with which a batch ends: they may have come compressed to a thousandth of that.
+#: Bytes of bodies after which a batch ends: compressed bodies may be a thousandth of their size.
 ENOUGH_BYTES: Final = 32 * 1024 * 1024
 
 #: Columns of a row → columns of the table.
@@ -38,7 +38,7 @@ INTEGERS: Final = {
     "preparedTransactionOffset": rc.C_PREPARED_OFFSET,
     "bodyCrc": rc.C_BODY_CRC,
 }
-#: The same of times; the table has milliseconds.
+#: The same for columns of time, which are in milliseconds in a row.
 TIMESTAMPS: Final = {"bornTimestamp": rc.C_BORN_TIMESTAMP, "storeTimestamp": rc.C_STORE_TIMESTAMP}
 #: Columns of a row that are positions in the buffer which was scanned.
 POSITION_COLUMNS: Final = (

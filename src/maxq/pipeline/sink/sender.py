@@ -29,7 +29,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 AUTO_CREATE_TOPIC: Final = "TBW102"
 DEFAULT_QUEUES: Final = 4
 
-#: A broker that refuses so may take the same request later.
+#: Codes of refusals after which a broker may accept the same request later.
 RETRIABLE_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -40,13 +40,13 @@ RETRIABLE_CODES: Final = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-#: Also those of a topic that moves, or of a queue of a static topic.
+#: The same, with codes that only say that a topic, or a queue of a static topic, moves.
 _RETRIABLE_IN_TOPIC: Final = RETRIABLE_CODES | {
     ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.NO_PERMISSION,
     ResponseCode.NOT_LEADER_FOR_QUEUE,
 }
-_MAX_REQUESTS_IN_FLIGHT: Final = 256  # at one broker, however small
+_MAX_REQUESTS_IN_FLIGHT: Final = 256  # most requests at one broker, however small
 _PAUSE_S: Final = 0.05
 _AVOID_MS: Final = 5_000
 _LONGEST_PAUSE_S: Final = 1.0
@@ -94,7 +94,7 @@ class PublishRoutes:
         self._client = client
         self._queues: dict[str, Sequence[MessageQueue]] = {}  # by topic
         self._addresses: dict[MessageQueue, str] = {}  # of masters
-        self._leaders: dict[MessageQueue, str] = {}  # of global queues of static topics: broker names
+        self._leaders: dict[MessageQueue, str] = {}  # global queues of static topics → broker name of the leader
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Return the queues of a topic that accept messages. For a topic that does not exist yet they are the queues
@@ -163,14 +163,16 @@ class Sender:
     def __init__(self, options: WriteOptions, routes: PublishRoutes) -> None:
         self._options = options
         self._routes = routes
-        self._client = WireClient(options.connection)  # of its own: answers of its connections are requests'
+        # not shared, because all answers on its connections must be answers to requests of this sender
+        self._client = WireClient(options.connection)
         self._clock = self._client.clock
         self._in_flight: dict[str, _InFlight] = {}  # by address of the broker
-        self._unsent: deque[Outgoing] = deque()  # in the order of sending; what is tried again comes first
-        self._ordered_in_flight: set[MessageQueue] = set()  # of requests for a certain queue: the next one waits
+        self._unsent: deque[Outgoing] = deque()  # in the order of sending, retries first
+        # queues for which a request is under way: the next one for the same queue waits
+        self._ordered_in_flight: set[MessageQueue] = set()
         self._avoided_until_ms: dict[str, int] = {}  # by broker name; monotonic
-        self._queues_taken = 0  # in turn, by requests for any queue of their topic
-        self._max_bytes_in_flight = options.requests_in_flight * options.batch_bytes  # at one broker
+        self._queues_taken = 0  # counts up, so that requests for any queue take the queues in turn
+        self._max_bytes_in_flight = options.requests_in_flight * options.batch_bytes  # most bytes at one broker
 
     def close(self) -> None:
         """Close all connections, and drop what is under way."""
@@ -259,7 +261,7 @@ class Sender:
             self._on_broken(address, failure, *next(iter(in_flight.requests.values())))
             return
         in_flight.body_bytes -= len(request.body)
-        if request.queue is not None:  # one that takes its turn there may overtake one that is for this queue
+        if request.queue is not None:  # a retry for any queue may overtake a request that is meant for this one
             self._ordered_in_flight.discard(request.queue)
         if answer.code == ResponseCode.SUCCESS:
             request.answered(in_flight.broker_name, answer)

@@ -284,7 +284,7 @@ def find_coordinator(
         known = _known(brokers, brokers.names(staged | noted, remedy), name)
         found = _decided(known)
     if found is not None:
-        if name.comes_again and name.batch_id == 0:  # later batches are refused by who knows of no earlier one
+        if name.comes_again and name.batch_id == 0:  # a broker that knows no earlier batch refuses later ones
             for broker in sorted(broker for broker, ext in known.items() if "coordinator" not in ext):
                 _note(brokers, broker, name, found.broker)
         return found
@@ -369,7 +369,7 @@ def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     mine, other = ours["run"], found.get("run")
     if found["brokers"] == ours["brokers"] or not mine["rows"]:
         return True
-    if other is None:  # of a version that did not write down whose it was
+    if other is None:  # an earlier version did not record the run
         return bool(mine["query"])
     is_started_again = mine["query"] == other["query"] and mine["queryRun"] != other["queryRun"]
     if mine["query"] and is_started_again and mine["topic"] == other.get("topic", mine["topic"]):

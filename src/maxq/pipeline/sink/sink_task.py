@@ -167,9 +167,9 @@ def _nothing_more(broker_name: str, answer: RemotingCommand) -> None:
 # --- rows that are held back ----------------------------------------------------------------------------------------
 
 _LONGEST_SLEEP: Final = 1.0
-_SHORTEST_SLEEP: Final = 0.01  # what comes due in it leaves together
+_SHORTEST_SLEEP: Final = 0.01  # rows that come due within this time are sent together
 _LONGEST_WAIT_MS: Final = 31 * 86_400_000  # a task that waits longer was given a wrong time, or the wrong unit
-_CATCH_UP_MS: Final = 1000  # of a rate: what was missed longer ago stays missed
+_CATCH_UP_MS: Final = 1000  # of a rate limit: rows that were missed longer ago are not caught up
 
 
 class SinkPace:
@@ -188,7 +188,7 @@ class SinkPace:
         self._rate = rate
         self._clock = clock
         self._sleep = sleep
-        self._next_ms = 0.0  # when the rate allows the next row
+        self._next_ms = 0.0  # monotonic ms at which the rate limit allows the next row
         self.is_any = rate is None and "sendAt" not in names
 
     def due(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from maxq.runtime.files.system import SystemClock, SystemRng
 #: What Spark tells its tasks about a streaming query: its id, the same after a restart, and the id of this start.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _QUERY_RUN: Final = "spark.jobGroup.id"
-#: Columns that say when something is to happen, in lower case.
+#: Columns with a delivery time, in lower case.
 _MOMENTS: Final = ("delivertimestamp", "sendat")
 
 

@@ -36,8 +36,8 @@ from maxq.store.tools.queue_files import PRE_BLANK_SIZE, UNIT_SIZE, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 
 _UNITS: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-_DENSE: Final = 0.2  # of a stretch; below it, fetching single records reads less
-_QUEUES: Final = 1 << 20  # queue ids are below it
+_DENSE: Final = 0.2  # least share of a stretch that is wanted; below it, single records are fetched
+_QUEUES: Final = 1 << 20  # queue ids are below this number
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> _He
     good = (units["size"] > 0) & (units["size"] != PRE_BLANK_SIZE) & (places >= 0) & (np.diff(places, prepend=-1) >= 0)
     count = len(units) if good.all() else int(np.argmin(good))
     if count and not _is_record(files, int(places[count - 1])):
-        count = _whole_files(files, units[:count])  # the newest bytes are not in the files yet
+        count = _whole_files(files, units[:count])  # the newest units point to bytes that are not in the files yet
     if not count:
         return None
     return _Held(asked, places[:count], int(units["size"][:count].sum(dtype=np.int64)))
@@ -328,7 +328,7 @@ class FilesReader:
                 try:
                     region = files.disk.map(file.path, file.size, read_only=True)
                 except FileNotFoundError:
-                    break  # it expired
+                    break  # the file has expired
                 view = _gathered(region.view, units[first : first + MAX_ROWS], file.from_offset)
                 region.close()
                 yield view, _all_rows(view)

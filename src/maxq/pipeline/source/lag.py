@@ -64,7 +64,7 @@ def _offsets(source: Any, name: str) -> Offsets:
         table = json.loads(value) if isinstance(value, str) else value
         return from_json(table) if isinstance(table, Mapping) else {}
     except (ValueError, ConfigError):
-        return {}  # of another format
+        return {}  # a file of another format
 
 
 def _behind(counts: list[int]) -> Behind:

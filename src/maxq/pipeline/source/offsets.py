@@ -24,7 +24,7 @@ from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
 
 Offsets = dict[MessageQueue, int]
-#: (topic, broker) → which topic of this name it is; see above.
+#: (topic, broker) → incarnation of the topic; see the module's text.
 Incarnations = dict[tuple[str, str], int]
 OffsetsJson = dict[str, dict[str, dict[str, int]]]
 

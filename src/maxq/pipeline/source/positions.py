@@ -33,7 +33,7 @@ def selected_queues(client: WireClient, selection: QueueSelection) -> dict[Messa
             found = client.find_queues(selection)
             if not _missing(selection, found):
                 return found
-            wait = False  # the name server is there and does not know it: that will not change soon
+            wait = False  # a name server answered that it does not know the topic, which will not change soon
         except RemotingError as error:
             reason, wait = error, True
         if not wait or client.clock.monotonic_ms() >= deadline:

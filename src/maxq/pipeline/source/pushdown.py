@@ -29,8 +29,8 @@ _BOUNDS: Final = {
     "queueOffset": ("first_offset", "end_offset"),
     "storeTimestamp": ("first_time", "end_time"),
 }
-#: Store times ascend along a queue unless a broker's clock is set back, or a master takes over whose clock is behind.
-#: So much, in ms, may lie between; who sets clocks back further reads by offsets.
+#: Largest step back, in ms, that is expected in the store times of a queue. They ascend unless a broker's clock is set
+#: back, or a master takes over whose clock is behind; after larger steps, read by offsets.
 CLOCKS_APART_MS: Final = 60_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8, which brokers compare as they are

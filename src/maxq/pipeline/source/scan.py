@@ -49,12 +49,13 @@ def partitions(
         mine = [one for one in rest if one.queue.broker_name == broker]
         queues = [one.queue for one in mine]
         lows = offsets_of(ask_until_answered(client, client.min_offsets, queues, but_deleted=True))
-        mine = [one for one in mine if one.queue in lows]  # over the wire it is seen what is lost of the others
+        # queues that the files lack are read over the wire, where losses are noticed
+        mine = [one for one in mine if one.queue in lows]
         if not mine:
             continue
         plan = plan_files(path, broker, mine, lows=lows, **limits)
         if plan.partitions and not _are_still_there(client, mine):
-            continue  # the ConsumeQueues may be of the topic made again: over the wire that is seen
+            continue  # the ConsumeQueues may belong to the topic that was made again; over the wire this is noticed
         found += [ScanPartition(files=part) for part in plan.partitions]
         planned = set(mine)
         rest = [one for one in rest if one not in planned] + plan.rest
@@ -79,7 +80,7 @@ def stores_of(options: ReadOptions, brokers: Collection[str]) -> dict[str, str]:
     brokers = {broker for broker in brokers if not is_mock_broker(broker)}
     wanted = options.read_from in ("files", "auto") and options.store_path is not None
     if not wanted or options.sub_expression_type != "TAG":
-        return {}  # SQL92 is the broker's
+        return {}  # SQL92 filters are applied by the broker
     path = options.store_path or ""
     if path.startswith("{"):
         return {broker: str(folder) for broker, folder in json.loads(path).items() if broker in brokers}

@@ -55,7 +55,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 log: Final = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.2
-_ROUTE_AGE_MS: Final = 5_000  # new queues are seen so soon
+_ROUTE_AGE_MS: Final = 5_000  # age at which a route is fetched again, so that new queues are found
 
 
 class TopicStream:
@@ -65,12 +65,13 @@ class TopicStream:
         self._options = options
         self._client = client or WireClient(options.connection, route_age_ms=_ROUTE_AGE_MS)
         self._initial: OffsetsJson | None = None
-        self._target: dict[MessageQueue, ReportedOffset] | None = None  # where Trigger.AvailableNow ends
-        self._seen: Offsets = {}  # the newest ends
+        # end offsets of a query with Trigger.AvailableNow
+        self._target: dict[MessageQueue, ReportedOffset] | None = None
+        self._seen: Offsets = {}  # the newest end offsets
         self._away: set[MessageQueue] = set()
         self._last_trigger_ms = self._client.clock.monotonic_ms()
         self._introduced: set[MessageQueue] = set()
-        self._committed: Offsets = {}  # what the group was told last
+        self._committed: Offsets = {}  # offsets that were last committed for the group
         self._losses = Losses(fail=options.fail_on_data_loss)
 
     # --- offsets -----------------------------------------------------------------------------------------------------
@@ -90,8 +91,9 @@ class TopicStream:
         ends = QueueEnds(self._client, queues)
         offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses, ends)
         self._losses.tell()
-        self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
-        if self._target is not None:  # it is older: what came since is behind the start, and nothing is lost
+        self._committed = dict(offsets)  # nothing has been processed yet, so nothing is committed for the group
+        # the target is older than these offsets: messages that came since are behind the start, and are not lost
+        if self._target is not None:
             for queue in self._target.keys() & offsets.keys():
                 one = self._target[queue]
                 self._target[queue] = one._replace(offset=max(one.offset, offsets[queue]))
@@ -124,7 +126,7 @@ class TopicStream:
                 rocketmq.brokerWait.
         """
         is_first = start == self._initial
-        self.commit(start)  # Spark says that a trigger is done when it begins the next: not after the last of a query
+        self.commit(start)  # Spark commits a trigger when the next one begins, and not after the last one of a query
         before = self._selected(from_json(start))
         if self._target is not None:
             self._await_topics(before)
@@ -137,7 +139,7 @@ class TopicStream:
         first = dict(begun) | self._lows(queue for queue in seen if queue not in begun)
         ends = dict(begun)
         for queue, one in seen.items():
-            if queue in first:  # else its oldest message is not known yet: the next trigger asks again
+            if queue in first:  # otherwise its oldest message is not known yet: the next trigger asks again
                 ends[queue] = self._checked(queue, first[queue], one)
                 if ends[queue] < first[queue]:
                     first[queue] = 0
@@ -312,7 +314,8 @@ class TopicStream:
             answers, _ = self._client.offsets_within(self._options.group_id or TOOLS_GROUP, asked)
             remaining: dict[MessageQueue, int] = {}
             for queue in left:
-                if queue not in answers:  # read to the end: its tasks deal with what is the matter
+                # the broker gave no answer: read to the end, and let the tasks report the cause
+                if queue not in answers:
                     reached[queue] = ends[queue]
                     continue
                 following, size = answers[queue]
@@ -332,9 +335,9 @@ class TopicStream:
         begun, ends = from_json(start), from_json(end)
         then, now = incarnations_of(start), incarnations_of(end)
         begun = {queue: offset for queue, offset in begun.items() if is_same_topic(queue, then, now)}
-        begun |= firsts_of(end)  # `start` of a first trigger may be later than when it was planned
+        begun |= firsts_of(end)  # the start of a first trigger may be later than it was when the trigger was planned
         new = [queue for queue in ends if queue not in begun and ends[queue] > 0]
-        if new:  # of a checkpoint that an older version wrote
+        if new:  # a checkpoint of an earlier version does not have the first offsets
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
             begun |= {queue: one.offset for queue, one in lows.items()}
         brokers = {queue.broker_name for queue in ends}

@@ -56,7 +56,8 @@ class RocketMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> "StreamReader":
         return StreamReader(ReadOptions.parse(self.options, streaming=True))
 
-    # What writes is loaded where something is written: each process that only reads is spared 70 ms of imports.
+    # Modules of the sink are loaded only where something is written, which saves every reading process 70 ms of
+    # imports.
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from maxq.pipeline.options.write_options import WriteOptions
@@ -95,7 +96,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[SourcePartition]:
         found = plan_batch(self._options, self._conditions)
         freeze_modules()
-        # Spark makes one partition of none, which is read: it must hold nothing.
+        # For no partition Spark makes an empty one and reads it, so there is always at least one.
         return [SourcePartition(one) for one in found] or [SourcePartition(ScanPartition(()))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -133,7 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # Spark knows one limit, the options several: all of them hold, or none (ReadAllAvailable).
+        # Spark passes one limit, although the options know several: either all of them apply, or none
+        # (ReadAllAvailable).
         return self._on_driver().latest_offset(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -15,7 +15,8 @@ SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 _OURS = re.compile(r"(?:^|: )maxq(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?!Caused by)(\w+(?:\.\w+)*(?:Error|Exception): .+)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)
-_LOST_TASK = re.compile(r"most recent failure: .*?: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)  # of a task, in Java
+# the error of a failed task, in Java's text
+_LOST_TASK = re.compile(r"most recent failure: .*?: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'$")
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 _MAX = 600
@@ -38,7 +39,7 @@ def plain_text(error: Exception) -> str:
     if _STOPPED in text:
         return "Spark has ended this application: its master does not answer (--master), or has taken it down"
     java = _JAVA.search(text) if isinstance(error, Py4JError) else None
-    if java is not None:  # raised where Spark makes no exception of Python's of it: its session is not there yet
+    if java is not None:  # raised before there is a session, where Spark does not make it a Python exception
         return _line(java[1])
     for rest in ("\n\nJVM stacktrace", "\n== SQL", "; line "):
         text = text.partition(rest)[0]

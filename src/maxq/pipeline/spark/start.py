@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-_SECONDS: Final = 2  # that Java has for its own end, in which it removes its files
+_SECONDS: Final = 2  # time for Java to end by itself, and to remove its files
 
 
 class StartingJava:
@@ -29,8 +29,8 @@ class StartingJava:
 
     def end(self) -> None:
         """End all of them, also those that PySpark is about to start. Calls in this process that wait for them fail."""
-        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call whose answer does not come,
-        logging.getLogger().addFilter(_is_not_of_py4j)  # some of them with the root logger
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # py4j logs each call without an answer, …
+        logging.getLogger().addFilter(_is_not_of_py4j)  # … some of them with the root logger
         self._is_ended = True
         for process in self._processes:
             process.send_signal(signal.SIGTERM)

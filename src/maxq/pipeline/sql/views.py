@@ -64,7 +64,7 @@ class MessageView:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the messages with all columns; queries read those that they use (maxq.pipeline.session)."""
-        # A schema that is given spares a Python worker that would be asked for it.
+        # A given schema saves starting a Python worker that would be asked for it.
         reader = spark.read.format(self.format).schema(spark_schema(self.columns))
         frame = reader.options(**{**self.options, "columns": ",".join(self.columns)}).load()
         if self.topic is not None:

@@ -80,7 +80,7 @@ class ArrowDisk:
         return sorted(map(_info, self._filesystem.get_file_info(selector)), key=lambda entry: entry.name)
 
     def is_locked(self, path: PurePath) -> bool:
-        return False  # a lock does not reach over such a file system
+        return False  # locks do not work on such a file system
 
     def ring(self, size: int, window: int) -> memoryview:
         raise _read_only()

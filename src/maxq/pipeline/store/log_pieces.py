@@ -34,15 +34,15 @@ log: Final = logging.getLogger(__name__)
 _PIECES: Final = 4
 _SMALLEST_PIECE: Final = 64 * 1024 * 1024
 _LARGEST_PIECE: Final = 256 * 1024 * 1024
-#: Where bodies and properties are passed over, so much more log costs what a task does.
+#: How much larger a piece is if bodies and properties are skipped, so that a task costs as much.
 _PASSING: Final = 2
 
-#: A record that begins in a piece ends at most so far behind it, or it is found by reading on.
+#: Most bytes of a record that begins in a piece and ends behind it; longer ones are found by reading on.
 MAX_RECORD: Final = 16 * 1024 * 1024
 _BLANK_SIZE: Final = 8
-_ROWS_BEFORE: Final = 256  # records in front of a piece that are looked at together
-#: How often and for how long a reader looks whether a broker has finished its newest record: one write of memory, by a
-#: process that may have to wait for its turn.
+_ROWS_BEFORE: Final = 256  # records before a piece that are examined together
+#: Times, and how long, a reader waits for a broker to finish its newest record: a write to memory, by a process that
+#: may have to wait for its turn.
 _WRITER_LOOKS: Final = 1_000
 _WRITER_WAIT_S: Final = 0.001
 _NO_LOG: Final = "the store has no file of the log; link one that storePathCommitLog keeps elsewhere as commitlog"
@@ -211,7 +211,7 @@ class PieceReader:
                 _, _, stop = scan_rows(view, position, piece.size, piece.from_offset, 1)
             if stop == rc.STOP_BLANK or (stop == rc.STOP_END and piece.size - position < _BLANK_SIZE):
                 return
-            if stop != rc.STOP_ROWS_FULL:  # also where my last record ends in another piece
+            if stop != rc.STOP_ROWS_FULL:  # also if the last record ends in another piece
                 position = self._behind_damage(region, position, stop)
 
     def _first_record(self, view: memoryview) -> int:
@@ -220,7 +220,7 @@ class PieceReader:
         stop_at = min(piece.end + MAX_RECORD, piece.size)
         table = np.empty(_ROWS_BEFORE * rc.SCAN_WIDTH, np.int64)
         at = max(0, piece.start - MAX_RECORD)
-        stop = rc.STOP_BAD_MAGIC if at else rc.STOP_ROWS_FULL  # within a record; where one begins
+        stop = rc.STOP_BAD_MAGIC if at else rc.STOP_ROWS_FULL  # the end lies within a record, or where one begins
         while True:
             if stop != rc.STOP_ROWS_FULL or at >= piece.start:
                 at = rc.find_record(view, at, stop_at, piece.from_offset)
@@ -235,10 +235,10 @@ class PieceReader:
         """Return the position at which the file continues behind damage, or its size if it does not."""
         piece, view = self._piece, region.view
         good = -1
-        if stop != rc.STOP_ZERO or holds_data(region, position, piece.size):  # much faster than to look for a record
+        if stop != rc.STOP_ZERO or holds_data(region, position, piece.size):  # much faster than a search for a record
             good = rc.find_record(view, position + 1, piece.size, piece.from_offset)
         if len(scan_rows(view, position, piece.size, piece.from_offset, 1)[0]):
-            return position  # the broker was just writing here
+            return position  # the broker was writing this record
         if good < 0:
             if piece.followed:
                 self._note(position, piece.size, REASONS[stop])
@@ -297,7 +297,8 @@ class PieceReader:
         region = self._disk.map(PurePath(self._piece.path), self._piece.size, read_only=True)
         try:
             for one in damages:
-                starts = one.start, one.start + ENTRY_HEAD  # of the record, or of its entry
+                # positions of the record, and of its entry's record in a DLedger log
+                starts = one.start, one.start + ENTRY_HEAD
                 found = (_message_at(region.view, start, one.end) for start in starts if start < one.end)
                 self._note(one.start, one.end, one.reason, message=next((name for name in found if name), None))
         finally:
@@ -313,7 +314,7 @@ def _is_finished(view: memoryview, row: Rows) -> bool:
     """
     end = int(row[rc.C_POSITION] + row[rc.C_SIZE])
     if not row[rc.C_PROPERTIES_SIZE]:
-        end -= 2  # behind the topic come two bytes that are zeros then
+        end -= 2  # without properties, the two bytes of their length behind the topic are zeros
     for _ in range(_WRITER_LOOKS):
         if view[end - 1]:
             return True

@@ -199,7 +199,7 @@ class _MessageReader(DataSourceReader):
 
     def _pieces(self, path: str) -> list[_Partition]:
         files, losses = open_store(path), Losses(fail=self._fail_on_data_loss)
-        is_near = "://" not in path  # elsewhere each look at a file is a copy of it
+        is_near = "://" not in path  # a file of another file system is copied each time it is read
         name = self._broker_name or files.root.name
         tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
         losses.tell()
@@ -308,5 +308,5 @@ class _TableReader(DataSourceReader):
             yield from read_table(disk, partition.value)
 
 
-#: Tasks for the many small files of ConsumeQueues.
+#: Number of tasks for the many small files of ConsumeQueues.
 _PARTS: Final = 16

@@ -179,7 +179,7 @@ def _bytes(files: StoreFiles, file: DataFile) -> bytes:
     try:
         return files.disk.read(file.path)
     except FileNotFoundError:
-        return b""  # cleaned up meanwhile
+        return b""  # the file was removed meanwhile
 
 
 def read_written_units(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:

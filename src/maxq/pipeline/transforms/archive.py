@@ -29,7 +29,8 @@ def archive_rows(messages: DataFrame, columns: Sequence[str]) -> DataFrame:
         messages: with `columns`, storeTimestamp among them.
         columns: of messages.
     """
-    days = F.floor(F.unix_millis("storeTimestamp") / _DAY_MS).cast("int")  # whatever the session's time zone is
+    # in UTC, independent of the session's time zone
+    days = F.floor(F.unix_millis("storeTimestamp") / _DAY_MS).cast("int")
     return messages.select(*columns, F.date_add(F.lit("1970-01-01").cast("date"), days).alias(DATE))
 
 
@@ -82,7 +83,7 @@ def found_ranges(messages: DataFrame) -> DataFrame:
     """
     places = messages.select(*QUEUE_KEY, "queueOffset")
     order = Window.partitionBy(*QUEUE_KEY).orderBy("queueOffset")
-    # neighbours have the same distance to their rank; offsets that are there twice keep theirs
+    # Neighbours have the same distance to their rank; dense_rank gives the same offset the same rank.
     numbered = places.withColumn("island", F.col("queueOffset") - F.dense_rank().over(order))
     grouped = numbered.groupBy(*QUEUE_KEY, "island").agg(
         F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"), F.count("*").alias("rows")

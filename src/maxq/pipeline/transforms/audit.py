@@ -90,7 +90,7 @@ def entry_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start
     both = ours.join(theirs, list(_ENTRY_KEY), "full_outer")
     after = F.greatest(F.lit(0), F.floor((F.col("storeTimestamp") - F.col("begin")) / 1000))
     seconds = F.least(F.lit(_MOST_SECONDS), after)
-    # the first entry of a file counts from the end of the file before it
+    # The seconds of a file's first entry count from the end time of the file before it.
     wrong_time = (F.col("number") > 1) & (F.col("seconds") != seconds)
     kind = (
         F.when(F.col("number").isNull(), "entry missing")

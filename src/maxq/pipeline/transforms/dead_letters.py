@@ -43,7 +43,7 @@ def dead_letters(messages: DataFrame, most_tries: int | None = None) -> DataFram
         most.alias("_most"),
         *messages.columns,
     )
-    # The copy that is dead counts the try that failed last: 17 of 16.
+    # A dead letter's count includes the try that failed last: 17 of 16.
     cause = F.when(F.col("_most").isNull(), UNKNOWN).when(F.col("tries") >= F.col("_most"), TRIES).otherwise(GIVEN_UP)
     text = (
         F.when(cause == TRIES, F.format_string("failed %d times, and %d more tries are allowed", "tries", "_most"))

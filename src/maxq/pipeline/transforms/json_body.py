@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from maxq.errors import ConfigError, PipelineError
 
 _SAMPLE = 1000
-_LITERAL_MAX = 1 << 20  # characters of sample that Spark is asked to infer from
+_LITERAL_MAX = 1 << 20  # most characters of the sample from which Spark infers a schema
 
 
 def body_json(schema: str | StructType, body: str = "body") -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from maxq.pipeline.transforms.time_steps import step_start_ms
 
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-#: Upper ends of the distribution's steps, milliseconds; the last step has none.
+#: Upper bounds of the histogram's steps in milliseconds; the last step has none.
 STEPS_MS: Final = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 _ACCURACY: Final = 10_000  # a rank is off by at most one ten-thousandth of all
 

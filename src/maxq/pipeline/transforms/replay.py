@@ -17,7 +17,7 @@ from maxq.client.validators import check_topic
 from maxq.errors import ConfigError
 from maxq.protocol.message.message_const import PROPERTY_KEYS, PROPERTY_TAGS
 
-#: What a message was, as properties of the one that is sent again; `timestamps` switches them on.
+#: Properties that tell where a message that is sent again came from; the option `timestamps` adds them.
 ORIGIN_PLACE: Final = "ORIGIN_PLACE"  # topic/broker/queue/offset
 ORIGIN_BORN: Final = "ORIGIN_BORN_TIMESTAMP"  # ms since 1970
 ORIGIN_STORED: Final = "ORIGIN_STORE_TIMESTAMP"

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from maxq.pipeline.transforms.trace_records import BEGUN, ENDED, RECALL, SENT, TRANSACTION
 
-#: What is measured, in the order of a message's way.
+#: Steps that are measured, in the order of a message's way.
 SEND, STORE, DELIVER, CONSUME = "send", "store", "deliver", "consume"
 _DELAY, _HALF = "Delay", "Trans"
 _COMMITTED: Final = "COMMIT_MESSAGE"

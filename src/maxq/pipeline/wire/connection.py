@@ -72,7 +72,7 @@ class BlockingConnection:
         except OSError as error:
             self.close()
             raise self._broken(error) from None
-        except BaseException:  # an interrupt: part of the frame may have left
+        except BaseException:  # after an interrupt, a part of the frame may have been sent
             self.close()
             raise
         return request.opaque
@@ -159,5 +159,5 @@ class BlockingConnection:
 
     def close(self) -> None:
         """Close the connection; answers under way are lost."""
-        with suppress(OSError):  # nothing more to be had from it
+        with suppress(OSError):  # the connection is closed in any case
             self._socket.close()

@@ -33,9 +33,10 @@ from maxq.protocol.offset_runs import read_runs
 
 log: Final = logging.getLogger(__name__)
 
-_MOST_MESSAGES: Final = 65_536  # of one pull
-_PULLS_AHEAD: Final = 8  # pulls under way at a broker that answers little
-#: A master that lacks what was there may be starting: it is believed after so long, or half of rocketmq.brokerWait.
+_MOST_MESSAGES: Final = 65_536  # most messages of one pull
+_PULLS_AHEAD: Final = 8  # most pulls under way at a broker whose answers are small
+#: Milliseconds after which a master that lacks messages is believed (it may be starting), or half of
+#: rocketmq.brokerWait.
 _MASTER_GRACE_MS: Final = 5_000
 _WAIT_MS: Final = (20, 50, 100, 200, 500, 1_000)
 _NO_PROGRESS: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
@@ -151,7 +152,8 @@ class RangePull:
         self._hint = settings.hint  # None once a broker has refused it
         self._clock = client.clock
         self._master_grace_ms = min(_MASTER_GRACE_MS, client.options.broker_wait_ms // 2)
-        self._stalled_since_ms: int | None = None  # monotonic; None: the last answer made progress
+        # monotonic ms since which answers made no progress; None: the last one did
+        self._stalled_since_ms: int | None = None
         self._unexplained_resets = 0  # answers "offset moved" for an offset that the broker has
         self._is_given_back = False  # `give_back` was called for the last chunk
         self.position = wanted.first
@@ -282,8 +284,8 @@ class RangePull:
 
     def _from_broker(self, address: str, *, is_master: bool) -> Iterator[Chunk]:
         """Yield chunks of one broker from `position` on, until the range is done or an answer is an error."""
-        connection = self._client.lend(address)  # others ask this broker something between two chunks
-        is_whole = False  # no answer was cut off
+        connection = self._client.lend(address)  # borrowed, because other requests go to this broker between two chunks
+        is_whole = False  # True when every answer was read to its end
         try:
             yield from self._chunks_on(connection, is_master=is_master)
             is_whole = True
@@ -293,7 +295,7 @@ class RangePull:
         finally:
             if is_whole and not connection.waiting:
                 self._client.take_back(connection)
-            else:  # what went out ahead in vain among it
+            else:  # also if requests that were sent ahead have not been answered
                 connection.close()
 
     def _chunks_on(self, connection: BlockingConnection, *, is_master: bool) -> Iterator[Chunk]:
@@ -338,7 +340,7 @@ class RangePull:
         length, 0 if there is none."""
         under_way = {*pulls.offsets.values(), *pulls.early}
         if offset not in under_way:
-            pulls.offsets.clear()  # guessed wrong: their answers are thrown away when they come
+            pulls.offsets.clear()  # wrong guesses: their answers are thrown away when they arrive
             pulls.early.clear()
             under_way.clear()
             step = 0

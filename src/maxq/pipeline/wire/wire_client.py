@@ -42,7 +42,7 @@ from maxq.runtime.files.system import SystemClock, SystemDisk
 
 log: Final = logging.getLogger(__name__)
 
-#: A group that every broker has and that no ACL of groups names: readers without a group of their own pull as it.
+#: A group that every broker has and that access control does not restrict: readers without a group use it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 T = TypeVar("T")
 
@@ -51,16 +51,16 @@ Failures = dict[MessageQueue, Exception]
 
 _DELAYED: Final = "SCHEDULE_TOPIC_XXXX"
 _SUSPECT_MS: Final = 5_000
-_SLOW_MS: Final = 1_000  # a failure that takes longer is one of waiting
+_SLOW_MS: Final = 1_000  # a failure that took longer than this was a timeout
 _SILENT_MS: Final = 15_000
-_NAME_SERVER_SILENT_MS: Final = 250  # after that the next one is asked as well
-_NAME_SERVER_CONNECT_MS: Final = 1_000  # while there is another one
-_OLD_ROUTE_MS: Final = 5_000  # old routes count so long before name servers that did not answer are asked again
-_OLD_ROUTE_PATIENCE_MS: Final = 1_000  # and so long they are waited for then
+_NAME_SERVER_SILENT_MS: Final = 250  # wait for an answer before the next name server is asked as well
+_NAME_SERVER_CONNECT_MS: Final = 1_000  # wait for a connection while there is another name server
+_OLD_ROUTE_MS: Final = 5_000  # age up to which an old route is used before silent name servers are asked again
+_OLD_ROUTE_PATIENCE_MS: Final = 1_000  # how long they are waited for then
 _LONG_AGO: Final = -(2**62)
-_MOST_PLACES: Final = 1_000_000  # of one question
+_MOST_PLACES: Final = 1_000_000  # most offsets of one question
 _PAUSE_SECONDS: Final = 0.2  # before a question that nobody answered is asked again
-_AT_ONCE: Final = 1_000  # requests on a connection before its answers are taken
+_AT_ONCE: Final = 1_000  # requests on one connection before their answers are read
 
 
 class Ask(NamedTuple):
@@ -79,7 +79,7 @@ class BrokerAnswer(NamedTuple):
     is_master: bool
 
 
-#: A question, and addresses (is it the master's?) to ask one after the other.
+#: A question, and the addresses to ask in turn, each with whether it is the master's.
 _Candidates = tuple[Ask, list[tuple[str, bool]]]
 
 
@@ -133,12 +133,15 @@ class WireClient:
         self._name_servers = options.namesrv.split(";")
         self._name_servers_silent_until_ms = 0
         self._connections: dict[str, BlockingConnection] = {}
-        self._suspect_until_ms: dict[str, int] = {}  # by address: failed lately, so others are asked first; monotonic
-        self._silent_until_ms: dict[str, int] = {}  # by address: cost a timeout lately, so it is not asked; monotonic
+        # address → monotonic ms until which other brokers are asked first, because it has failed
+        self._suspect_until_ms: dict[str, int] = {}
+        # address → monotonic ms until which it is not asked, because it timed out
+        self._silent_until_ms: dict[str, int] = {}
         self._routes: dict[str, _Told[TopicRoute | None]] = {}  # by topic; None: no name server knows it
         self._user_topics: _Told[list[str]] | None = None
         self._deletions: dict[tuple[str, str], _Told[bool]] = {}  # (topic, broker name) → was the topic deleted there?
-        self._topic_attributes: dict[str, Mapping[str, str] | None] = {}  # by topic; None: the broker refuses to say
+        # topic → its attributes; None: the broker refuses to tell them
+        self._topic_attributes: dict[str, Mapping[str, str] | None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +230,7 @@ class WireClient:
         left = list(self._name_servers)
         answers: list[RemotingCommand] = []
         failures: list[str] = []
-        asked: dict[BlockingConnection, int] = {}  # the request's opaque
+        asked: dict[BlockingConnection, int] = {}  # connection → opaque of the request
         try:
             while left or asked:
                 if left:
@@ -279,7 +282,7 @@ class WireClient:
             The connection, and the request's opaque.
         """
         kept = self._connections.get(address)
-        if kept is not None and not _readable([kept], 0):  # what can be read unasked is its end
+        if kept is not None and not _readable([kept], 0):  # unrequested input can only be the end of the connection
             try:
                 return kept, kept.send(code, ext)
             except RemotingSendError:
@@ -443,7 +446,7 @@ class WireClient:
                 return [found[opaque] for opaque in opaques]
             except (RemotingError, RemoteProtocolError):
                 self.drop(address)
-                if not is_kept or attempt:  # one that was closed while nobody used it is made anew
+                if not is_kept or attempt:  # a kept connection that was closed while it was idle is replaced once
                     raise
         raise AssertionError("the second attempt returns or raises")
 
@@ -452,7 +455,7 @@ class WireClient:
         found: dict[MessageQueue, ReportedOffset] = {}
         for queue, command, is_master in answers:
             if command.code == ResponseCode.SUCCESS:
-                offset = max(0, int(command.ext.get("offset", "0")))  # -1: nothing was ever there
+                offset = max(0, int(command.ext.get("offset", "0")))  # -1: the queue never had a message
                 found[queue] = ReportedOffset(offset, is_master, int(command.ext.get("incarnation", "0")))
             else:
                 failed[queue] = BrokerError(command.code, command.remark)

@@ -22,7 +22,7 @@ from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.offset_runs import runs
 from maxq.store.log import record_cy as rc
 
-#: First offset, one past the last, and what is the matter with them.
+#: Ranges of lost offsets: first, one past the last, and the reason.
 _Lost = list[tuple[int, int, str]]
 
 _GATHER_BYTES: Final = 1 << 20  # chunks below it are put together: a batch costs as much as some hundred rows
@@ -111,11 +111,12 @@ class WireReader:
         if len(rows) == end - first:
             return view, rows, []
         lost = [(offset, offset + 1, reason) for offset, reason in damage if first <= offset < end]
-        # what is told holds also where a filter leaves the rest out
+        # Ranges that brokers report as skipped are lost even where a filter omits other messages.
         delta = chunk.delta or 0
         named = [(max(start + delta, first), min(stop + delta, end)) for start, stop in chunk.passed_over]
         lost += [(start, stop, _PASSED_OVER) for start, stop in named if start < stop]
-        # a chunk without records leads from one part of a static topic's queue to the next; offsets between have none
+        # A chunk without records leads from one part of a static topic's queue to the next: there are no messages at
+        # the offsets between.
         is_way = is_mock_broker(wanted.broker_name) and not len(chunk.view)
         if not self._settings.selects and not is_way and not client.may_have_holes(wanted.queue):
             there = {*rows[:, rc.C_QUEUE_OFFSET].tolist(), *(offset for offset, _ in damage)}
@@ -285,7 +286,7 @@ def _unpacked(view: memoryview, rows: Rows) -> memoryview:
             continue
         outer = decode_record(view[at : at + size], inflate=True)
         batch = decode_inner_batch(outer)
-        if not batch:  # wrongly marked as one, or its body is unreadable or was left out: it is one message
+        if not batch:  # wrongly marked as a batch, or its body is unreadable or not read: it is one message
             found += view[at : at + size]
             continue
         for place, inner in enumerate(batch):

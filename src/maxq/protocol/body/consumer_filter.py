@@ -29,7 +29,7 @@ class ConsumerFilterData(JsonBody):
     dead_time: int = 0
     bloom_filter_data: BloomFilterBits | None = None
     client_version: int = 0
-    dead: bool = False  # what Java writes beside dead_time, and nobody reads
+    dead: bool = False  # written by Java beside dead_time, and read by nobody
 
 
 @json_body

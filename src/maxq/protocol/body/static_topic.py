@@ -18,7 +18,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 GLOBAL_SCOPE: Final = "__global__"
 MOCK_BROKER_PREFIX: Final = "__syslo__"
-#: Broker name of a global queue that no broker leads just now.
+#: Broker name of a global queue that has no leader at present.
 NO_BROKER: Final = "__syslo__none__"
 
 

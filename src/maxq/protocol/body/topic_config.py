@@ -21,8 +21,8 @@ PERM_WRITE = 2
 PERM_READ = 4
 PERM_PRIORITY = 8
 
-#: Most queues of a topic on one broker, and most global queues. Whoever reads a route makes an object of each of them,
-#: so no number that comes from elsewhere may be greater.
+#: Most queues of a topic on one broker, and most global queues. Every reader of a route makes an object for each of
+#: them, so larger numbers from outside are refused.
 MAX_QUEUES: Final = 65_535
 
 

@@ -65,7 +65,7 @@ _FOUNDING: Final = "maxqFounding"
 _MAXQ: Final = "maxq"
 _STATUS: Final = "maxqStatus"
 
-#: Keys of profile W4 (DLedger 0.4), whose PUSH bodies mean something else.
+#: Keys of DLedger 0.4, whose PUSH bodies have another meaning.
 _FOREIGN_PUSH_KEYS: Final = ("entries", "preLogIndex")
 
 

@@ -27,7 +27,7 @@ from maxq.protocol.json import json_dialect
 Json = dict[str, Any]
 
 _LONG_END: Final = 1 << 63
-_MOST_OBJECTS: Final = 50_000  # of one body: more entries than 4 MiB hold
+_MOST_OBJECTS: Final = 50_000  # most objects of one body: more entries than 4 MiB hold
 _RESPONSE_CODES: Final = {int(code): code for code in DLedgerResponseCode}
 
 

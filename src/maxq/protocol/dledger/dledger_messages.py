@@ -17,10 +17,11 @@ from typing import Final, TypeAlias
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 
-ENTRY_HEADER: Final = struct.Struct(">iiqqqiiii")  # magic size index term pos channel chainCrc bodyCrc bodyLength
+# fields: magic, size, index, term, pos, channel, chainCrc, bodyCrc, bodyLength
+ENTRY_HEADER: Final = struct.Struct(">iiqqqiiii")
 ENTRY_HEADER_SIZE: Final = ENTRY_HEADER.size
 ENTRY_MAGIC: Final = 1
-#: No message names a later term, and no entry a larger index, term or position: behind them must be room in 64 bits.
+#: Largest term, index and position that are accepted: sums with them must stay within 64 bits.
 LAST_NUMBER: Final = 1 << 62
 #: Longest body that Java can encode: its buffer of 4 MiB less the header.
 ENTRY_BODY_MAX: Final = 4 * 1024 * 1024 - ENTRY_HEADER_SIZE
@@ -141,7 +142,7 @@ class EntryRun:
     first_index: int
     last_index: int
     last_term: int
-    pos: int  # of the first byte
+    pos: int  # position of the entry's first byte
     data: bytes | memoryview
 
     @property
@@ -186,7 +187,8 @@ class EntryRun:
             position += size
         if first < 0:
             raise RemoteProtocolError("a run without entries")
-        if max(index, term, pos + end) > LAST_NUMBER:  # none of them falls within a run
+        # checking the end is enough, because none of them falls within a run
+        if max(index, term, pos + end) > LAST_NUMBER:
             raise RemoteProtocolError(
                 f"entry {index} of term {term} in a run that ends at {pos + end}: the limit of each is {LAST_NUMBER}"
             )

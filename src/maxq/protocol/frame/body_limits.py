@@ -16,7 +16,8 @@ from maxq.codes import RequestCode as Code
 
 __all__ = ["BY_FRAME", "MAX_DIALECT_BODY", "VALUES", "BodyLimit", "body_limits", "refusal_of_body"]
 
-#: Bytes of a body in fastjson's dialect, whose parser is Python, and reads it for the judge and for the processor.
+#: Most bytes of a body in fastjson's dialect: its parser is Python, and a body is read for access control and for the
+#: processor.
 MAX_DIALECT_BODY: Final = 16_384
 _MIB: Final = 1 << 20
 #: Commas for each object that a body may have: members of objects and items of lists.
@@ -36,7 +37,7 @@ _SMALL: Final = BodyLimit(65_536, 1_000, "it contains one object: leave out ever
 _LIST: Final = BodyLimit(_MIB, 2_000, "send it in parts")
 _SETTINGS: Final = BodyLimit(32_768, 0, "send it in parts")
 _NONE: Final = BodyLimit(65_536, 1_000, "this request has no body: leave it out")
-#: A topic of 1,024 queues, each of which has moved a few times.
+#: Enough for a topic of 1,024 queues, each of which has moved a few times.
 _MAPPING: Final = BodyLimit(_MIB, 5_000, "give the topic fewer queues")
 _RUNS: Final = BodyLimit(_MIB, 10_000, "write in fewer partitions")
 #: Codes whose bodies are bounded by the frame, see the module.

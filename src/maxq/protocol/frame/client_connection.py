@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from maxq.errors import RemoteProtocolError, RemotingSendError
 from maxq.protocol.frame.remoting_command import LONGEST_HEADER, ONEWAY_FLAG, RemotingCommand, decode_frame
 
-#: Bytes of a body: a length beyond it is that of no frame.
+#: Largest length of a body; a frame with a larger one is refused.
 BODY_LIMIT: Final = 256 << 20
 
 Waiter = TypeVar("Waiter")

@@ -152,13 +152,14 @@ def language_code(value: object) -> int:
     return _OTHER
 
 
-#: Limits of a header, before anything is known of who sent it. RocketMQ's longest, a message of 32 KiB of properties of
-#: which each byte is escaped in JSON, has 200 KiB and 30 fields.
+#: Limits of a header before the sender is known. RocketMQ's longest has 200 KiB and 30 fields: a message with 32 KiB of
+#: properties, each byte escaped in JSON.
 MAX_HEADER_SIZE: Final = 262_144
 MAX_FIELDS: Final = 512
-#: Bytes of a header in fastjson's dialect, whose parser is Python.
+#: Most bytes of a header in fastjson's dialect, whose parser is Python.
 MAX_DIALECT_SIZE: Final = 8_192
-#: What the three bytes of its length can say. Answers may be so long: that to a batch has the id of each message.
+#: Largest length that its three bytes can express. Answers may have such headers: the answer to a batch names each
+#: message's id.
 LONGEST_HEADER: Final = 0xFFFFFF
 
 

@@ -38,20 +38,20 @@ F_BATCH = 8  # body is a batch (MessageDecoder.encodeMessages)
 F_NO_WAIT = 16  # WAIT=false: the answer does not wait for the disk
 F_HALF = 32  # opens a transaction: the record goes to the half topic (broker/transaction/half_message.py)
 
-#: Columns of an arrival in the table of those that came in one turn (remoting/batched_reads.py).
+#: Columns of the table of arrivals that one turn of the loop has received (remoting/batched_reads.py).
 ARRIVAL_WIDTH = 5
 (
-    A_START,  # of its bytes in the buffer
+    A_START,  # start of its bytes in the buffer
     A_END,
-    A_TAKEN,  # where its first frame begins that was not taken
-    A_FIRST,  # row of its first frame that was taken
-    A_ROWS,  # how many were
+    A_TAKEN,  # start of its first frame that was not taken
+    A_FIRST,  # row of the first frame that was taken
+    A_ROWS,  # number of frames that were taken
 ) = range(5)
 
-#: Columns of what a send was signed with (`SendScanner.signed_rows`), a row for each row of the scan.
+#: Columns of the table of what sends were signed with (`SendScanner.signed_rows`): one row for each row of the scan.
 SIGNED_WIDTH = 6
 (
-    S_CONTENT,  # where the signed values begin in `content`
+    S_CONTENT,  # start of the signed values in `content`
     S_CONTENT_SIZE,
     S_ACCESS_KEY,  # … the access key in the receive buffer; 0 and 0 if there is none
     S_ACCESS_KEY_SIZE,

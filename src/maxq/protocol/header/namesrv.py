@@ -6,7 +6,7 @@ Source:
 
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
-#: Ext fields of 105 and 103 about zones.
+#: Ext fields about zones in requests 105 and 103.
 ZONE_MODE = "__ZONE_MODE"
 ZONE_NAME = "__ZONE_NAME"
 

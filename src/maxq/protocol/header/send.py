@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from maxq.codes import RequestCode
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
-#: Letters of the short form (310, 320, 325) and the full names they stand for.
+#: Letters of the short form (requests 310, 320, 325) → names of the fields.
 V2_LETTERS: Final[Mapping[str, str]] = {
     "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
     "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes", "k": "unitMode",

@@ -21,7 +21,7 @@ import orjson
 from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.protocol.message.message_queue import MessageQueue
 
-#: Containers inside containers; no body or file of RocketMQ comes near.
+#: Deepest nesting of objects and lists that is read; no body or file of RocketMQ comes near.
 MAX_DEPTH: Final = 128
 
 _WORDS: Final[dict[str, Any]] = {
@@ -37,7 +37,7 @@ _WORD: Final = re.compile(r"[^\s:,{}\[\]\"'/]+")
 _PLAIN: Final = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _KEY_AND_BLANK: Final = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
 _HEX: Final = re.compile(r"[0-9a-fA-F]+")
-_ROWS: Final = 250  # of a table that are written at once
+_ROWS: Final = 250  # rows of a table that are encoded together
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
@@ -227,7 +227,7 @@ class _References:
     def __init__(self, root: Any) -> None:
         self._root = root
         self._complete: set[int] = set()
-        self._queue_names: dict[int, dict[str, Any]] = {}  # by id of the map: its MessageQueue keys as text
+        self._queue_names: dict[int, dict[str, Any]] = {}  # id of a map → its keys that are queues, as text
 
     def resolve(self) -> Any:
         """Walk the values in document order and without recursion."""
@@ -385,7 +385,7 @@ def _pretty_by_orjson(value: Any) -> bytes | None:
     for level in range(depth - 1, 0, -1):
         blanks, tabs = b"\n" + b"  " * level, b"\n" + b"\t" * level
         data = data.replace(blanks + b'"', tabs + b'"').replace(blanks + b"}", tabs + b"}")
-    if b'\\": ' not in data:  # no quote inside a string is taken for the end of a key
+    if b'\\": ' not in data:  # a quote inside of a string could otherwise be taken for the end of a key
         return data.replace(b'": ', b'":')
     return _KEY_AND_BLANK.sub(rb"\1", data)
 

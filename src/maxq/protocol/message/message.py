@@ -36,7 +36,8 @@ __all__ = [
 
 PROPERTIES_MAX_LENGTH: Final = 32767
 
-_NO_MOMENT_MS: Final = 100_000_000_000  # in March 1973; as seconds it would be in the year 5138
+# smaller values are no times in ms: this is in March 1973; in seconds it would be the year 5138
+_NO_MOMENT_MS: Final = 100_000_000_000
 _HEAD: Final = struct.Struct(">IIIiiqqiq")  # total size … born timestamp, 48 bytes
 _MIDDLE: Final = struct.Struct(">iq")  # reconsume times, prepared transaction offset
 _BATCH_HEAD: Final = struct.Struct(">iiiii")
@@ -381,9 +382,9 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
 BATCH_MOST: Final = 32_767
 
 
-#: … of which each is looked at by itself, some 10 µs a message, because the store or a check needs more than its bytes.
+#: … if each message is examined by itself, some 10 µs each, because the store or a check needs more than its bytes.
 BATCH_MOST_BY_ITSELF: Final = 3_000
-#: … and the properties of all of them together: some 0.5 µs each.
+#: … and most properties of such messages together, some 0.5 µs each.
 BATCH_PROPERTIES_BY_ITSELF: Final = 50_000
 
 
@@ -395,7 +396,7 @@ def batch_count(data: bytes | bytearray | memoryview) -> int:
     """
     count, position = count_records(data, BATCH_MOST + 1)
     if count <= BATCH_MOST and position < len(data):
-        _decode_batch_record(memoryview(data), position, "")  # says what is wrong
+        _decode_batch_record(memoryview(data), position, "")  # raises with the reason
     return count
 
 

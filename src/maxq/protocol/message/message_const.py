@@ -76,7 +76,8 @@ PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 PROPERTY_TRANS_OFFSET: Final = "TRANS_OFFSET"
 PROPERTY_TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 
-#: What no message of a batch may have: it would wait, open a transaction, or bring the receipt handle of another.
+#: Properties that no message of a batch may have: they would delay it, open a transaction, or carry another message's
+#: receipt handle.
 NOT_IN_BATCHES: Final = (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_DELAY_TIME_LEVEL,

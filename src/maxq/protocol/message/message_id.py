@@ -17,7 +17,7 @@ from typing import Final
 from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.runtime.interfaces import Clock, Rng
 
-_BACKWARD_STEP_MS: Final = 1_000_000  # a clock that went back less than this gives difference 0
+_BACKWARD_STEP_MS: Final = 1_000_000  # if the clock went back by less than this, the difference counts as 0
 
 
 def encode_host(host: str, port: int) -> bytes:
@@ -91,7 +91,7 @@ def decode_message_id(message_id: str) -> tuple[bytes, int]:
         raw = bytes.fromhex(message_id)
     except ValueError:
         raw = b""
-    if len(raw) * 2 != len(message_id):  # fromhex takes blanks
+    if len(raw) * 2 != len(message_id):  # fromhex accepts blanks
         raise RemoteProtocolError(f"message id {message_id!r:.80} is not hexadecimal")
     return raw[:-8], int.from_bytes(raw[-8:], "big", signed=True)
 
@@ -107,7 +107,7 @@ class UniqIdGenerator:
         self._counter = 0
         self._month_start = 0
         self._month_end = 0
-        self._head = ""  # of the ids that are made in this millisecond:
+        self._head = ""  # common beginning of the ids of the current millisecond
         self._head_ms = -1
 
     def next(self) -> str:
@@ -132,7 +132,7 @@ class UniqIdGenerator:
         self._head_ms = now_ms
 
     def _set_month(self, now_ms: int) -> None:
-        # Java takes the local month; nothing decodes it to more than "about when", and UTC gives every machine the
+        # Java takes the local month. Readers decode it only to an approximate time, and UTC gives every machine the
         # same ids for the same seed.
         first = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)

@@ -92,7 +92,8 @@ NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 OPTIONAL_NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {"SubAfter": ("outcome", "timestamp")}
 NUMBER: Final = r"^[+-]?[0-9]{1,18}$"
-#: A Pub with so many fields or more has offsetMsgId at 12 and success at 13, a shorter one success at 12.
+#: Fields of a Pub record from which on offsetMsgId is field 12 and success field 13; in shorter ones success is field
+#: 12.
 LONG_PUB: Final = 14
 _CLIENT_HOST_PLACE: Final = 14
 

@@ -27,7 +27,7 @@ RETRY_V2: Final = "2"
 _RETRY_PREFIX: Final = "%RETRY%"
 _LONG_END: Final = 1 << 63
 _PARTS_LEAST: Final = 6
-_MOST_NAME: Final = 1_000  # characters of a broker's name; it goes into records that must fit into a message
+_MOST_NAME: Final = 1_000  # most characters of a broker's name; it is part of records that must fit into a message
 
 
 class ExtraInfo(NamedTuple):

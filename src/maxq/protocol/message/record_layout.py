@@ -31,7 +31,7 @@ SYS_FLAG: Final = 36
 BORN_TIMESTAMP: Final = 40
 BORN_HOST: Final = 48
 
-#: V2 has two bytes for the length of its topic.
+#: A V2 record has two bytes for the length of its topic, a V1 record one.
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
 MAGIC_BLANK: Final = 0xCBD43194

@@ -6,7 +6,7 @@ attribute costs. Nothing is checked then: the owner must be of exactly the class
 
 from typing import Any, Final
 
-_NAMES: Final[list[str]] = []  # of the slots that were asked for; a place is an index
+_NAMES: Final[list[str]] = []  # names of the slots that were asked for; the place of a slot is its index here
 
 
 def slot_place(kind: type, name: str) -> int:

@@ -56,7 +56,7 @@ class ClientRequests:
         term = member.node.term
         try:
             index = store.append(request.body)
-        except StoreError:  # longer than an entry may be
+        except StoreError:  # the body is longer than an entry may be
             return self._append_reply(request, _CODE.UNEXPECTED_ARGUMENT)
         except OSError:
             return self._append_reply(request, _CODE.DISK_FULL)

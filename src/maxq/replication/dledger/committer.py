@@ -25,7 +25,7 @@ class Committer:
         self._store = store
         self._fail = fail
         self._listeners: list[Callable[[int], None]] = []
-        self._due = -1  # index that is committed and not told yet; -1: none
+        self._due = -1  # committed index that has not been reported yet; -1: none
 
     def add_listener(self, listener: Callable[[int], None]) -> None:
         """Add a listener, called as `listener(index)` when everything up to `index` is committed and readers of the

@@ -12,8 +12,8 @@ from maxq.lazy_dataclass import dataclass
 from maxq.replication.raft.config import RaftConfig
 
 HEART_BEAT_TIME_INTERVAL_MS: Final = 400
-_CATCH_UP_BYTES_PER_SECOND: Final = 256 << 20  # Java's 20 MiB keep a follower that lost its disk away for hours
-_VERSION: Final = "1"  # of what MaxQ members say to each other beside Java's protocol
+_CATCH_UP_BYTES_PER_SECOND: Final = 256 << 20  # Java's 20 MiB would keep a follower that lost its disk away for hours
+_VERSION: Final = "1"  # version of MaxQ's additions to the protocol between members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

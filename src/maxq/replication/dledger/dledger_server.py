@@ -115,7 +115,8 @@ class DLedgerServer:
         self._reads: dict[object, Callable[[DLedgerResponseCode, int], None]] = {}
         self._role_listeners: list[RoleListener] = []
         self._on_failure: Callable[[str, BaseException], None] = _stop_nothing
-        self._appended: tuple[int, int] | None = None  # first and last own entry the core has not been told of
+        # first and last entry of this leader that the core has not been told of
+        self._appended: tuple[int, int] | None = None
         self._is_draining = False
         self._is_running = False
         self._terms = TermWriter(store, self._term_stored, self._fail)

@@ -65,7 +65,7 @@ class MemberPort:
         self._config = config
         self._member = member
         self._others = frozenset(config.peers) - {config.self_id}
-        self._heard_on: dict[str, Connection] = {}  # by member: where its last heart-beat came from
+        self._heard_on: dict[str, Connection] = {}  # member → connection of its last heart-beat
         server.add_listener(self)
         for code in _CORE_CODES:
             server.register(code, self._requested)

@@ -62,7 +62,7 @@ class PeerLink:
         self._queued: deque[tuple[int, Request, int]] = deque()  # until there is a connection: id, request, deadline
         self._sent: dict[int, tuple[int, int, int]] = {}  # request id → opaque, deadline, arrivals before; oldest first
         self._is_closed = False
-        self._kept_ms = 0  # when something was sent for the connection's sake
+        self._kept_ms = 0  # when something was last sent only to keep the connection open
 
     @property
     def is_connected(self) -> bool:

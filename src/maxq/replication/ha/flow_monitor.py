@@ -12,8 +12,8 @@ class FlowMonitor:
 
     def __init__(self, now_ms: int) -> None:
         self.total = 0
-        self._speed = 0  # bytes of the last whole second
-        self._counted = 0  # bytes of this one
+        self._speed = 0  # bytes of the last complete second
+        self._counted = 0  # bytes of the current second
         self._second_began_ms = now_ms
         self._allowance = 0
         self._refilled_ms = now_ms

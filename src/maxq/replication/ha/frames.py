@@ -45,7 +45,7 @@ REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
 FILLED_OFFSET = -2
 NAME_OFFSET = -3
-#: Of a record, from its magic code to behind its own offset.
+#: Bytes of a record from its magic code to the end of its physical offset.
 JOINT_SIZE = 32
 _FILLED = struct.Struct(">qqI")
 _MOST_FILLED = 50_000
@@ -151,10 +151,11 @@ class TransferParser:
 
     def __init__(self) -> None:
         self._head = b""
-        self._expected = {NAME_OFFSET, FILLED_OFFSET}  # what may still come before the first part of the log, once each
+        # notices that may still come, once each, before the first part of the log
+        self._expected = {NAME_OFFSET, FILLED_OFFSET}
         self._name = bytearray()
         self._filled = bytearray()
-        self._notice = self._name  # the one of the two that is being received
+        self._notice = self._name  # the notice that is being received, one of these two
         self._notice_left = 0
         self._offset = 0  # of the next byte of the body
         self._left = 0  # bytes of the body still to come

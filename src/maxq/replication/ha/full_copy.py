@@ -40,7 +40,7 @@ class FullCopy:
         self._is_wanted = is_wanted
         self._master_min_offset = master_min_offset
         self._is_known = False
-        self._is_beginning_gone = False  # nobody knows the minimum, and from byte 1 on nothing came
+        self._is_beginning_gone = False  # the minimum is not known, and a request from byte 1 on brought nothing
 
     async def choose(self) -> int:
         """Return the offset to report: 0 for the last file, 1 for everything from 0 on, else the master's minimum."""
@@ -71,6 +71,7 @@ class FullCopy:
         if reported == FROM_THE_LAST_FILE:
             return False
         if self._is_known:
-            return reported != FROM_THE_BEGINNING  # a file was deleted there after its minimum was asked for
+            # the file with the minimum was deleted since the minimum was asked for
+            return reported != FROM_THE_BEGINNING
         self._is_beginning_gone = True
         return True

@@ -94,7 +94,8 @@ class GroupTransfer:
     """The senders that wait for slaves, ordered by offset."""
 
     def __init__(self) -> None:
-        self._lists: dict[int, deque[_Waiting]] = {}  # by needed acknowledgements; offsets and deadlines ascend
+        # needed acknowledgements → waiters; their offsets and deadlines ascend
+        self._lists: dict[int, deque[_Waiting]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lists.values()))
@@ -103,14 +104,14 @@ class GroupTransfer:
         """Wait for slaves: `done(True)` is called when `needed_acks` copies (the master's included, so at least 2)
         exist, `done(False)` at the deadline."""
         waiting = self._lists.setdefault(needed_acks, deque())
-        if waiting:  # in order; who comes with less (slaveTimeout was lowered) waits with who came before
+        if waiting:  # keep the order: one with smaller values (slaveTimeout was lowered) gets those of the last
             end_offset = max(end_offset, waiting[-1].end_offset)
             deadline_ms = max(deadline_ms, waiting[-1].deadline_ms)
         waiting.append(_Waiting(end_offset, deadline_ms, done))
 
     def on_acknowledged(self, offsets: Sequence[int]) -> None:
         """Apply the slaves' acknowledged offsets, the largest first, and answer senders."""
-        for needed, waiting in list(self._lists.items()):  # a sender that is told may wait again
+        for needed, waiting in list(self._lists.items()):  # a copy, because a sender that is told may wait again
             reached = kth_offset(offsets, needed)
             while waiting and waiting[0].end_offset <= reached:
                 waiting.popleft().done(True)

@@ -134,11 +134,12 @@ class HAClient:
         self._broker_name = broker_name
         self._contradiction: ReplicationDivergedError | None = None
         self._contradicting: list[FilledRange] = []
-        self._compared: tuple[list[FilledRange], int, bool] | None = None  # the offer, this log's end, the result
+        # the master's offer, the end of this log at that time, the result
+        self._compared: tuple[list[FilledRange], int, bool] | None = None
         self._config = config
         self._first_offset = first_offset
         self._parser = TransferParser()
-        self._position = 0  # while joining: where the next byte of the master belongs
+        self._position = 0  # while joining: physical offset of the master's next byte
         self.is_joined = False
         self.is_another: bool | None = None
         self.is_named = False
@@ -200,7 +201,7 @@ class HAClient:
         self._hear_of_filled(self._parser.take_filled_ranges())
         for offset, piece in pieces:
             if self._contradiction is not None and self._position >= self._log.max_physical_offset:
-                break  # it waits for the master's answer to its offer
+                break  # this slave waits for the master's answer to its offer
             if not len(piece) and self._is_refused_start():
                 return False
             if self.is_joined:

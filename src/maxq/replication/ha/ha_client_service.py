@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 _RECEIVE_BUFFER = 1 << 20
 _CONNECT_TIMEOUT_S = 5.0
-_FIRST_RETRY_S = 0.1  # Java waits 5 s each time: so long no SYNC_MASTER has its copy after a restart
-_LAST_RETRY_S = 1.0  # reached by doubling, while nobody answers
-_MISFIT_RETRY_S = 5.0  # an operator has to look at it first
+_FIRST_RETRY_S = 0.1  # Java waits 5 s each time, during which a restarted SYNC_MASTER has no copies
+_LAST_RETRY_S = 1.0  # reached by doubling while no master answers
+_MISFIT_RETRY_S = 5.0  # pause when the logs do not fit: an operator has to look at it first
 _MISFITS = (ReplicationGapError, ReplicationDamageError, ReplicationDivergedError)
 
 
@@ -61,7 +61,7 @@ class HAClientService:
         self.failure = ""
         self.is_apart = False
         self.on_apart: Callable[[bool, bool], None] | None = None
-        self._apart_from = ""  # host:port of a master that has not said of which group it is
+        self._apart_from = ""  # host:port of a master that has not said to which group it belongs
         self.connects = 0
         self.refused = 0
         self.on_failed: Callable[[str, BaseException], None] | None = None
@@ -108,7 +108,7 @@ class HAClientService:
         gone."""
         if self._link is not None:
             self._link.close(START_OVER)
-            self.client.on_closed()  # from now on nothing is known of the master's log
+            self.client.on_closed()  # knowledge about the master's log ends with the connection
 
     async def _run(self) -> None:
         while True:
@@ -144,7 +144,7 @@ class HAClientService:
             link.begin(request_offset)
             log.info("connected to the master's HA port %s, asking from offset %d", address, request_offset)
             self._on_connected()
-            if self.client.is_joined:  # its log is empty
+            if self.client.is_joined:  # joined already because its log is empty
                 self._joined()
             outcome = await link.ended
         finally:
@@ -220,7 +220,7 @@ class _MasterLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = False
-        self.has_heard = False  # anything from the master
+        self.has_heard = False  # something was received from the master
         self.ended: asyncio.Future[str | Exception] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -35,7 +35,7 @@ from maxq.store.recovery.filled_ranges import FilledRange
 
 log = logging.getLogger(__name__)
 
-#: What a slave without a log reports to get all of it.
+#: Offset that a slave without a log reports in order to get the whole log.
 FROM_THE_BEGINNING = 1
 
 
@@ -119,10 +119,10 @@ class HAConnection:
         self.is_counted = False
         self.began_at = 0
         self.reason = ""
-        self._notice = b""  # to be sent before the log
+        self._notice = b""  # bytes that must be sent before the log
         self._compares_first = False
         self._is_named = False
-        self._is_to_compare = False  # a MaxQ slave, when the log is as long as its own
+        self._is_to_compare = False  # for a MaxQ slave: its last bytes are compared when this log is as long as its own
         self._has_joined = False
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
@@ -180,7 +180,7 @@ class HAConnection:
             )
         self.is_distinct = True
         if self._compares_first and offset == self.slave_request_offset:
-            return  # its request, the second half of which came later
+            return  # this is the second half of its request, which came later
         self.slave_ack_offset = offset
         self._has_joined = self.slave_request_offset >= 0
         if not self._has_joined:

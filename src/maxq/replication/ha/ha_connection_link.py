@@ -12,10 +12,10 @@ from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
-#: The transport holds at most about so much; the log is there to read from.
+#: Bytes that the transport may hold, about; more is read from the log when it has room.
 _HIGH_MARK = 1 << 20
 _LOW_MARK = 256 << 10
-#: The second half of what a MaxQ slave says first is waited for so long: it was written with the first.
+#: Seconds that the second half of a MaxQ slave's first bytes is waited for: it was written together with the first.
 _HALF_SECONDS = 1.0
 
 
@@ -59,13 +59,13 @@ class HAConnectionLink(asyncio.Protocol):
         self._is_admitted = False
         self._clock = clock
         self._parser = ReportParser()
-        self._first = b""  # of what the slave says first, while the rest of it may come
+        self._first = b""  # the slave's first bytes while the rest of them may come
         self._first_timer: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_scheduled = False
         self._written = 0  # bytes
-        self._taken = 0  # of them, by the slave's side, as far as the timer has seen
-        self._taken_ms = clock.monotonic_ms()  # when that had grown enough, or nothing was left to take
+        self._taken = 0  # bytes that the slave's side has taken, when the timer last looked
+        self._taken_ms = clock.monotonic_ms()  # when that number had grown enough, or nothing was left to take
         self._timer: asyncio.TimerHandle | None = None
         self._resume_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -141,7 +141,7 @@ class HAConnectionLink(asyncio.Protocol):
     def _hear(self, data: bytes) -> None:
         connection = self.connection
         offset = self._parser.receive_data(data)
-        if self._parser.offered_port or offset is not None:  # the beginning of a report says nothing
+        if self._parser.offered_port or offset is not None:  # the beginning of a report alone says nothing
             connection.last_read_ms = self._clock.monotonic_ms()
         if self._parser.offered_port:
             port, self._parser.offered_port = self._parser.offered_port, 0
@@ -167,7 +167,7 @@ class HAConnectionLink(asyncio.Protocol):
         now_ms = self._clock.monotonic_ms()
         try:
             pieces = connection.next_pieces(_HIGH_MARK, now_ms)
-        except OSError as error:  # whether what was appended is taken, its writer says
+        except OSError as error:  # only this link fails: whether the append succeeds is its writer's concern
             log.error("slave %s: the log cannot be read for it: %s; it connects again",
                       connection.client_address, error)  # fmt: skip
             self.close(str(error))
@@ -181,7 +181,7 @@ class HAConnectionLink(asyncio.Protocol):
         if wait_ms:
             self._resume_timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._resume)
         elif pieces and not self._is_scheduled:
-            self._is_scheduled = True  # a fast reader: others get their turn in between
+            self._is_scheduled = True  # lets other tasks run between two pushes to a fast reader
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -226,5 +226,5 @@ class HAConnectionLink(asyncio.Protocol):
         if heartbeat and not self._is_paused:
             self._written += len(heartbeat)
             self._transport.write(heartbeat)
-        self.push()  # a file that was closed for lack of room has grown without an append
+        self.push()  # a file that was closed because the disk had no room has grown without an append
         self._arm()

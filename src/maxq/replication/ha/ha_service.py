@@ -31,7 +31,7 @@ from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-#: A slave's connection is in one of these states once the slave has said how much it has.
+#: States of the connection of a slave that has said how much it has.
 _BEGUN = (HAConnectionState.TRANSFER, HAConnectionState.SUSPEND)
 
 
@@ -60,8 +60,8 @@ class HAService:
         self._store = store
         self._clock = clock
         self._links: list[HAConnectionLink] = []
-        self._left_at: dict[str, list[int]] = {}  # by host of slaves that have gone: how far their logs had come
-        self._slaves_of: dict[str, int] = {}  # by host: so many slaves of it were here at once, if several
+        self._left_at: dict[str, list[int]] = {}  # host → ends of the logs of its slaves that have gone
+        self._slaves_of: dict[str, int] = {}  # host → most slaves of it that were connected at once, if several
         self._server: asyncio.Server | None = None
         self._group_transfer = GroupTransfer()
         self._timeout_timer: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ class HAService:
         self.alive_replicas: Callable[[], int] = lambda: settings.store.total_replicas
         self.push2_slave_max_offset = 0
         self.port = 0
-        self._is_full = False  # the last connection was one too many; said once
+        self._is_full = False  # the last connection was one too many, which is logged once
         self.peers = PeerAddresses(settings.store.peer_addresses, clock)
         client = HAClient(
             store, self._config, first_offset, clock.monotonic_ms(), own_port=lambda: self.port,
@@ -239,7 +239,7 @@ class HAService:
         if connection.replicated_offset >= 0:
             self._left_at.setdefault(connection.host, []).append(connection.replicated_offset)
             if not connection.is_distinct:
-                self._note_back(connection.host)  # its slave has, or had, a newer connection
+                self._note_back(connection.host)  # a newer connection of the slave counts, or has counted
         connection.state = HAConnectionState.SHUTDOWN
         log.info(
             "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,
@@ -288,7 +288,7 @@ class HAService:
         if not connection.is_counted and connection.replicated_offset >= 0:
             connection.is_counted = self._note_back(connection.host)
         began_at, connection.began_at = connection.began_at, 0
-        if began_at and len(self._group_transfer):  # else nobody waits for what is before
+        if began_at and len(self._group_transfer):  # without waiters nobody needs copies of what was stored before
             self._began_at[connection.host] = began_at
         self.notify_transfer_some(connection.replicated_offset)
         if self._waiting_for_transfer and connection.state in _BEGUN:
@@ -333,7 +333,7 @@ class HAService:
         all_offsets = [link.connection.replicated_offset for link in links]
         offsets = [link.connection.replicated_offset for link in links if link.connection.is_distinct]
         offsets.sort(reverse=True)
-        if offsets:  # the best counts in any case, whosever connection it is
+        if offsets:  # the largest one counts, whichever connection it came from
             offsets[0] = max(all_offsets)
         return offsets
 
@@ -488,7 +488,7 @@ class HAService:
 
     def _connection_info(self, connection: HAConnection, master_offset: int) -> HAConnectionRuntimeInfo:
         acked = connection.slave_ack_offset
-        if acked == FROM_THE_BEGINNING:  # it has nothing and asks for everything
+        if acked == FROM_THE_BEGINNING:  # the slave has no log and asks for all of it
             acked = 0
         return HAConnectionRuntimeInfo(
             addr=connection.client_address,

@@ -18,7 +18,7 @@ from maxq.replication.ha.ha_connection import FROM_THE_BEGINNING
 _CONNECT_TIMEOUT_S = 5.0
 #: A master answers at once, or with a heartbeat after 5 s.
 _SILENCE_TIMEOUT_S = 15.0
-_LEAST_BYTES_A_SECOND = 16 << 10  # of all that was asked for; who is slower would hold up other repairs
+_LEAST_BYTES_A_SECOND = 16 << 10  # least speed of the answer; a slower master would hold up other repairs
 _BUFFER = 1 << 18
 _FRAME_MAX = 1 << 30
 

@@ -14,7 +14,8 @@ from maxq.store.recovery.damage import DamagedRange
 
 log = logging.getLogger(__name__)
 
-#: What is filled and was not served is asked for again after so long, after twice that, …; and on each connection.
+#: Seconds after which a filled range that was not served is asked for again; doubled each time. It is also asked for on
+#: each new connection.
 _FIRST_RETRY_S = 5.0
 _LAST_RETRY_S = 300.0
 

@@ -8,7 +8,7 @@ compares. Equal bytes say nothing of what is behind them.
 import zlib
 from typing import Final, Protocol
 
-#: Bytes that are compared, at most: some records, or the end of a large one, with its unique key.
+#: Most bytes that are compared: some records, or the end of a large one, with its unique key.
 _MARKED: Final = 1 << 16
 
 

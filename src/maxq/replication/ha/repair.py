@@ -38,10 +38,10 @@ from maxq.store.recovery.restore_places import good_prefix, why_not_restored
 
 log = logging.getLogger(__name__)
 
-#: So much is fetched, verified and written at a time; more only for one record that is larger.
+#: Bytes that are fetched, verified and written at a time; more only for a single record that is larger.
 _CHUNK = 16 << 20
 
-#: (host:port of the master's HA port, start, end) → the bytes; LogRangeNotServedError.
+#: Fetches bytes: (host:port of the master's HA port, start, end). Raises LogRangeNotServedError.
 FetchLog = Callable[[str, int, int], Awaitable[bytes]]
 
 
@@ -65,10 +65,10 @@ class LogRepair:
         self._config = config
         self._master_address = master_address
         self._fetch = fetch
-        self._settled_offset = 0  # every send that ends below was answered long ago
-        self._refusals: dict[int, str] = {}  # by physical offset: each is told once
-        self._placed: set[tuple[int, int]] = set()  # ranges that are here again, with their places in the queues
-        self._lost_places: dict[int, str] = {}  # by physical offset: why a master cannot take back what was there
+        self._settled_offset = 0  # physical offset below which every send was answered long ago
+        self._refusals: dict[int, str] = {}  # physical offset → refusal, which is logged once
+        self._placed: set[tuple[int, int]] = set()  # ranges that are restored, with their places in the queues
+        self._lost_places: dict[int, str] = {}  # physical offset → why a master cannot restore what was there
         self.repaired = 0
         self.repaired_bytes = 0
         self.refused = 0
@@ -125,7 +125,7 @@ class LogRepair:
         while start < end:
             data = await self._fetch(self._master_address(), start, stop)
             good = await TOOLS.run(self._verified, data, start, end)
-            if good == 0:  # a record larger than that
+            if good == 0:  # one record is larger than a chunk: fetch up to the end
                 stop = end
                 continue
             await self._write(start, data[:good])
@@ -175,7 +175,7 @@ class LogRepair:
         file_size = self._store.commit_log.files.file_size
         self.place_restored()
         for start, end in self._store.filled_ranges.still_filled():
-            await self._settle(end)  # the master has named its own meanwhile
+            await self._settle(end)  # meanwhile the master has named its filled ranges
             if (start, end) in self._store.filled_ranges.as_on_master or start < self._store.min_physical_offset:
                 continue
             position = start % file_size
@@ -248,7 +248,7 @@ class LogRepair:
         own = self._store.commit_log.get(start, end - start)
         if own is not None and own == data:
             return f"the slave at {address} has it no more than this master"
-        # from here to the flush without a pause: nobody may be given a place meanwhile
+        # No await from here to the flush: no other message may be given a place meanwhile.
         refusal = why_not_restored(self._store.queues, self._store.deletions, start, data)
         if refusal:
             self._lost_places[start] = refusal

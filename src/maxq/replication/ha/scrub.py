@@ -98,7 +98,7 @@ class ScrubService:
         left: list[DamagedRange] = []
         while self.position < end and self._config().scrub_enable:
             file = self._store.commit_log.files.find(self.position)
-            if file is None:  # deleted meanwhile
+            if file is None:  # the file was deleted meanwhile
                 self.position = max(self.position + 1, self._store.min_physical_offset)
                 continue
             left += await self._check_file(file, min(file.file_size, end - file.file_from_offset))
@@ -122,11 +122,11 @@ class ScrubService:
             while not check.is_done and self._config().scrub_enable:
                 damage = await self._step(check)
                 if self._store.commit_log.files.find(file.file_from_offset) is not file:
-                    break  # deleted meanwhile
+                    break  # the file was deleted meanwhile
                 if damage is not None and not await self._meet(damage):
                     left.append(damage)
                 self.position = file.file_from_offset + check.position
-        except OSError as error:  # of the mapping; what cannot be read has its own way
+        except OSError as error:  # an error of the mapping; unreadable bytes are handled elsewhere
             log.error("scrub: %s is not checked: %s", file.path, error)
         finally:
             if not was_mapped and file is not self._store.commit_log.current:

@@ -30,14 +30,14 @@ from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.quorum_ack_checker import QuorumAckChecker
 
 _NEVER: Final = 1 << 62
-#: A follower no more than this behind is no laggard, whatever the bytes.
+#: Entries up to which a follower that is behind does not count as a laggard, however large they are.
 _LAG_ENTRIES: Final = 1000
 
 
 class DispatcherState(Enum):
     """Whether logs are being compared or entries sent."""
 
-    WAIT = "WAIT"  # for the first heart-beat that the follower answers
+    WAIT = "WAIT"  # waits for the first heart-beat that the follower answers
     COMPARE = "COMPARE"
     TRUNCATE = "TRUNCATE"
     APPEND = "APPEND"
@@ -73,10 +73,10 @@ class EntryDispatcher:
         self._in_flight: dict[int, int] = {}  # id of a push → its last index, ascending
         self._not_before = 0
         self._last_push_ms = 0
-        self._commit_sent = -1  # the newest commit index that is on its way or there
-        self._commit_known = -1  # the newest that the follower has surely seen
+        self._commit_sent = -1  # newest commit index that was sent
+        self._commit_known = -1  # newest commit index that the follower certainly has
         self._step = 1  # how far below the last difference the next comparison is
-        self._refusals = 0  # pushes refused in a row
+        self._refusals = 0  # number of pushes refused in a row
         self._quota_second = 0
         self._quota_bytes = 0
 
@@ -117,14 +117,15 @@ class EntryDispatcher:
     def _compare(self, now: int) -> None:
         begin, end = self._ledger.begin_index, self._ledger.end_index
         if end < max(begin, 0):
-            return  # the barrier comes
+            return  # the first entry of this leader's term will come, and wake it
         if self._truncate_index >= 0:
             self.type = DispatcherState.TRUNCATE
             index = self._truncate_index = max(self._truncate_index, begin)
             kind = PushType.TRUNCATE
         else:
             self.type = DispatcherState.COMPARE
-            if self._compare_index < 0:  # most followers end where the last leader's log did, or where this one knows
+            # most followers end where this leader's term begins, or at the index that it knows of them
+            if self._compare_index < 0:
                 self._compare_index = max(self._acks.first_index - 1, self._acks.mark(self.peer))
             if not begin <= self._compare_index <= end:
                 self._compare_index = end
@@ -156,7 +157,7 @@ class EntryDispatcher:
             self._different = index
         if self._truncate_index < 0:
             self._next_comparison(max(begin, reply.begin_index, self._equal + 1), min(end, follower_end), begin)
-        if 0 <= self._truncate_index < self._acks.mark(self.peer):  # answers that crossed: look again
+        if 0 <= self._truncate_index < self._acks.mark(self.peer):  # an answer arrived in between: compare again
             self._compare_again(now, self._config.retry_ms)
         self.pump(now)
 
@@ -167,9 +168,9 @@ class EntryDispatcher:
             high = min(high, self._different - 1)
         if low > high:
             self._truncate_index = max(self._equal, begin)
-        elif self._different < 0:  # as far as is known one log is the beginning of the other
+        elif self._different < 0:  # so far, one log is the beginning of the other
             self._compare_index = high
-        elif self._equal < 0:  # tails that differ are short as a rule: in steps that double, then bisect
+        elif self._equal < 0:  # different ends are short as a rule: step back in doubling steps, then bisect
             self._compare_index = max(low, self._different - self._step)
             self._step *= 2
         else:
@@ -178,7 +179,7 @@ class EntryDispatcher:
     def _begin_append(self, index: int, now: int) -> None:
         self.type = DispatcherState.APPEND
         self.write_index = index + 1
-        if self._refusals > 1:  # it agrees when asked and refuses what follows: do not turn in circles
+        if self._refusals > 1:  # it agrees when asked and refuses what follows: wait before the next round
             self._not_before = now + self._config.retry_ms
         self.pump(now)
 

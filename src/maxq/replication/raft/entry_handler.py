@@ -51,7 +51,7 @@ class EntryHandler:
         self._state = state
         self._config = state.config
         self._ledger = state.ledger
-        self._leader: tuple[int, str | None] = (-1, None)  # term and leader of whom matched_index is true
+        self._leader: tuple[int, str | None] = (-1, None)  # term and leader for which matched_index holds
         self._leader_commit = -1
         self._buffer: dict[int, _Buffered] = {}
         self._waiting: list[_Waiting] = []
@@ -88,7 +88,7 @@ class EntryHandler:
         self._leader_commit = max(self._leader_commit, request.commit_index)
         if request.type is PushType.COMMIT:
             is_unknown = self.matched_index < 0 <= request.commit_index and self._state.leader_is_maxq
-            # restarted since it was compared, and so quickly that the leader did not notice
+            # The leader was restarted since the comparison, so quickly that this follower did not notice.
             self._answer(token, request, _INCONSISTENT if is_unknown else _SUCCESS)
         elif request.count == 0 or request.last_term > request.term:  # a leader has no entries of later terms
             self._answer(token, request, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
@@ -106,7 +106,7 @@ class EntryHandler:
         advanced."""
         ledger, state = self._ledger, self._state
         index = min(self._leader_commit, self.matched_index, ledger.durable_index)
-        if index >= ledger.begin_index:  # not before the first entry of a log that has just begun anew
+        if index >= ledger.begin_index:  # not at the first entry of a log that begins anew
             state.commit(index)
         if state.is_amnesiac:
             self._remember()
@@ -149,7 +149,7 @@ class EntryHandler:
             try:
                 ledger.remembered()
             except OSError as error:
-                _no_room(error)  # at the next entry
+                _no_room(error)  # the disk has no room: try again at the next entry
 
     # --- APPEND ---
 

@@ -74,7 +74,7 @@ class HeartBeats:
         self._round = 0
         self._reads: deque[_Read] = deque()
         self._strangers: set[str] = set()
-        self._quorum_heard_ms = -1  # -1: this member is a quorum
+        self._quorum_heard_ms = -1  # when a quorum was last heard; -1: this member alone is a quorum
         self._quorum_vouched_ms = _NEVER
         self._next_tick = 0
         self._contacts_changed()

@@ -29,10 +29,10 @@ from maxq.replication.raft.outputs import Role
 from maxq.runtime.interfaces import Rng
 
 _NEVER: Final = 1 << 62
-#: Answers to a probe after which the peer would follow in the next term: its log is no longer than the candidate's and
-#: it has no leader. (Java's, too: it looks at the log first.)
+#: Answers to a probe of peers that would follow in the next term: their logs are no longer than the candidate's and
+#: they have no leader. (Also of Java's members, which compare the logs first.)
 _WOULD_FOLLOW: Final = frozenset((VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED))
-#: A group that is not founded after so long says in its log which members it waits for.
+#: Milliseconds after which a group that has not been founded logs for which members it waits.
 _FOUNDING_ALARM_MS: Final = 10_000
 _LOG_IS_BEHIND: Final = frozenset((VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX))
 
@@ -60,9 +60,10 @@ class LeaderElector:
         self._ledger = state.ledger
         self._rng = rng
         self._round: _Round | None = None
-        self._ask_again: dict[str, int] = {}  # Java members whose term was not ready → when
+        self._ask_again: dict[str, int] = {}  # Java members whose term was not ready → when to ask them again
         self._next_vote_ms = now + self._soon()
-        self._patience_ms = self._config.max_vote_interval_ms  # with votes that count; disks may be slow
+        # how long answers with votes are waited for; disks may be slow
+        self._patience_ms = self._config.max_vote_interval_ms
         self._founding_alarm_ms = now + _FOUNDING_ALARM_MS
 
     @property
@@ -157,14 +158,15 @@ class LeaderElector:
             return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
         if request.term < state.term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
-        if request.is_pre_vote and state.leader_id not in (None, candidate):  # a leader that stands leads no more
+        # a leader that is a candidate itself no longer leads
+        if request.is_pre_vote and state.leader_id not in (None, candidate):
             return VoteResult.REJECT_ALREADY_HAS_LEADER
         if request.is_pre_vote:
             return VoteResult.ACCEPT if now >= state.elects_from_ms else VoteResult.UNKNOWN
         if not request.is_transfer and state.role is Role.FOLLOWER and state.leader_id != candidate:
-            # The leader may still promise what this member answered it for. In a later term it abstains: Java's
-            # candidate does not mark that a leader hands over to it, and gives a round up at the first "has a leader",
-            # though that leader votes for it.
+            # The leader may still rely on what this member has answered. In a later term the member abstains: Java's
+            # candidate does not mark that a leader hands over to it, and ends a round at the first answer "has a
+            # leader", although that leader votes for it.
             return VoteResult.UNKNOWN if request.term > state.term else VoteResult.REJECT_ALREADY_HAS_LEADER
         if not request.is_transfer and now < state.elects_from_ms:
             return VoteResult.UNKNOWN
@@ -220,7 +222,7 @@ class LeaderElector:
                 self._count(round_, now)
             return
         if state.role is Role.FOLLOWER:
-            return  # of a question from before: its leader may promise what this member answered it for since
+            return  # an answer to an older question, after which this member may have answered the leader
         if reply.term > state.term:
             state.step_down(reply.term, now)
         elif round_ is self._round:

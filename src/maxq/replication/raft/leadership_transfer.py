@@ -71,15 +71,15 @@ class LeadershipTransfer:
         self._config = state.config
         self._elector = elector
         self._handing_over: _HandingOver | None = None
-        self._order_ms = _NEVER  # when the transferee is ordered at the latest, if it has not been
-        self._give_up_ms = _NEVER  # when the leader no longer waits for it
+        self._order_ms = _NEVER  # latest time at which the transferee is ordered to stand
+        self._give_up_ms = _NEVER  # time at which the leader gives up waiting for it
         self._taking: _Taking | None = None
-        self._last_taken: tuple[TransferRequest, DLedgerResponseCode] | None = None  # and how it ended
+        self._last_taken: tuple[TransferRequest, DLedgerResponseCode] | None = None  # the last request and its outcome
         self._look_ms = now + _LOOK_INTERVAL_MS
         self._beats: HeartBeats | None = None
         self._acks: QuorumAckChecker | None = None
-        self._asked = ""  # who was asked last to lead in place of a member without room
-        self._told_term = -1  # the operator knows that this member gives up the leadership of this term
+        self._asked = ""  # the member that was last asked to lead in place of a member without room
+        self._told_term = -1  # term for which it was logged that this member gives up the leadership
 
     @property
     def transferee(self) -> str | None:

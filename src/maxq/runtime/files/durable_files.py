@@ -47,10 +47,11 @@ _SLOW_NS: Final = 1_000_000
 #: the loop does not wait for this disk for so many times as long.
 _REST: Final = 30
 
-_BLOCK_UNIT: Final = 512  # bytes, of st_blocks
+_BLOCK_UNIT: Final = 512  # unit of st_blocks in bytes
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
-_renameat2: Final = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # of Linux, since glibc 2.28
+# a system call of Linux, in glibc since 2.28
+_renameat2: Final = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
 class DurableFiles:
@@ -59,7 +60,8 @@ class DurableFiles:
     def __init__(self) -> None:
         self.syncs = LoopSyncs()
         self.new = _NewFiles()
-        self._failed: dict[tuple[int, int], int] = {}  # (device, inode) → a descriptor that keeps the number taken
+        # (device, inode) of a file whose sync failed → a descriptor that keeps the inode number taken
+        self._failed: dict[tuple[int, int], int] = {}
 
     # --- files that are written in place ---
 
@@ -69,7 +71,7 @@ class DurableFiles:
         Raises:
             OSError: it is missing, or the system refuses.
         """
-        try:  # most files are there already: folders are only looked at for those that are not
+        try:  # usually the file exists; its folders are checked only if it does not
             fd = os.open(path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
         except FileNotFoundError:
             if read_only:
@@ -115,7 +117,7 @@ class DurableFiles:
         temporary = path.with_name(path.name + ".tmp")
         access = _access(path, private=private)
         if access is not None:
-            temporary.unlink(missing_ok=True)  # a file that a crash left behind may be open to all
+            temporary.unlink(missing_ok=True)  # a file left by a crash may be readable by everybody
         _write_synced(temporary, data, access)
         os.replace(temporary, path)
         _sync_folders(folders)
@@ -129,7 +131,7 @@ class DurableFiles:
         Raises:
             OSError: the system refuses.
         """
-        written = path.with_name(f"{path.name}.{os.urandom(6).hex()}.part")  # no file of the user's
+        written = path.with_name(f"{path.name}.{os.urandom(6).hex()}.part")  # a name that no file of the user has
         access = _access(path, private=False)
         fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _mode(access))
         try:
@@ -191,7 +193,7 @@ class DurableFiles:
         try:
             os.link(source, target)
         except OSError:
-            import shutil  # as seldom as below: it brings all kinds of compressed files
+            import shutil  # imported here: it is seldom needed and loads modules for all kinds of compressed files
 
             shutil.copyfile(source, target)
             self.sync(target)
@@ -229,7 +231,7 @@ class DurableFiles:
         """Note that a sync of this file failed."""
         if key not in self._failed:
             fd = -1
-            with contextlib.suppress(OSError):  # it is gone, or no descriptor is left
+            with contextlib.suppress(OSError):  # the file is gone, or no descriptor is free
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             self._failed[key] = fd
 
@@ -257,7 +259,7 @@ class SyncedFile:
         self._files = files
         self._path = path
         self._key = (facts.st_dev, facts.st_ino)
-        self._unnamed = path in files.new  # its folder may not hold its name durably
+        self._unnamed = path in files.new  # its name may not be durable in its folder
         self.fd = fd
         self.size = facts.st_size
 
@@ -277,7 +279,7 @@ class SyncedFile:
             os.fdatasync(self.fd)
         except OSError as error:
             raise self._failure(error) from error
-        self._check()  # another thread's sync may have failed meanwhile, and taken the error with it
+        self._check()  # a sync of another thread may have failed meanwhile and received the error
         if self._unnamed:
             self._files.new.make_durable(self._path)
             self._unnamed = False
@@ -298,7 +300,7 @@ class SyncedFile:
         """Begin the same beside the running loop. `done` is called on it with None or a SyncFailedError, and never from
         within; the file may be closed meanwhile. Returns False if that is not possible now; nothing was begun."""
         if self._unnamed or self._files.has_failed(self._key):
-            return False  # `sync` says why
+            return False  # `sync` will raise the reason
 
         def ended(error: OSError | None) -> None:
             if error is not None:
@@ -346,7 +348,7 @@ def sync_folder(folder: PurePath) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
-    except OSError as error:  # some mounts of other machines' disks know no such thing
+    except OSError as error:  # some network file systems do not know this call
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -432,13 +434,13 @@ def _exchange(first: Path, second: Path) -> None:
     if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return
     number = errno.ENOSYS if _renameat2 is None else ctypes.get_errno()
-    if number == errno.ENOENT:  # there is no second one yet
+    if number == errno.ENOENT:  # there is no second file yet
         os.replace(first, second)
         return
     if number not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         raise OSError(number, os.strerror(number), str(first), None, str(second))
     third = second.with_name(second.name + ".old")
-    third.unlink(missing_ok=True)  # of a crash in between
+    third.unlink(missing_ok=True)  # left by a crash in between
     with contextlib.suppress(OSError):
         os.link(second, third)
     os.replace(first, second)
@@ -479,7 +481,7 @@ class _NewFiles:
         Returns:
             Its descriptor. Another thread may have made it meanwhile.
         """
-        with self._making:  # a file is on the list before anybody can see it
+        with self._making:  # a file is listed before any other thread can see it
             self._folders[path] = (*self._folders.get(path, ()), *_make_folders(path.parent))
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
@@ -498,7 +500,7 @@ class _NewFiles:
         except FileNotFoundError:
             if path.exists():
                 raise
-            # the file, or a folder above it, was deleted or got another name meanwhile
+            # The file, or a folder above it, was deleted or renamed meanwhile.
         if self._folders.get(path) is folders:
             self._folders.pop(path, None)
 
@@ -522,7 +524,7 @@ class LoopSyncs:
 
     def __init__(self) -> None:
         self._kernel = KernelSync()
-        self._debt_ns = 0  # time waited, not worked off yet
+        self._debt_ns = 0  # time the loop has waited that must still be earned
         self._looked_ns = 0
         self._not_before_ns = 0
 

@@ -18,7 +18,7 @@ _FIXED = 0x10  # MAP_FIXED
 _NO_RESERVE = 0x4000  # MAP_NORESERVE
 _FAILED = ctypes.c_void_p(-1).value
 _TMPFS = 0x01021994  # f_type, the first word of struct statfs
-_STATFS_WORDS = 32  # more than it has
+_STATFS_WORDS = 32  # more words than struct statfs has
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.mmap.restype = ctypes.c_void_p

@@ -21,9 +21,9 @@ IS_POSSIBLE: Final = _CALLS is not None and sys.platform == "linux" and hasattr(
 #: struct iocb: data, key, flags, opcode, priority, descriptor, buffer, bytes, offset, reserved, flags, eventfd
 _ORDER: Final = struct.Struct("=QIIHhIQQqQII")
 _FDSYNC: Final = 3
-_RESFD: Final = 1  # the eventfd is told
+_RESFD: Final = 1  # flag: the eventfd is signalled at the end
 _EVENT: Final = struct.Struct("=QQqq")  # struct io_event: data, order, result, second result
-_MOST: Final = 32  # on their way at a time; who asks for more gets a thread
+_MOST: Final = 32  # most syncs under way at a time; further ones use threads
 
 Done = Callable[[OSError | None], None]
 
@@ -93,7 +93,7 @@ class _Ring:
     def _ended(self) -> None:
         try:
             os.eventfd_read(self._eventfd)
-        except BlockingIOError:  # told twice of the same
+        except BlockingIOError:  # a second signal for the same events
             return
         count = _call(2, self._context, 0, _MOST, self._events, None)
         while count < 0 and ctypes.get_errno() == EINTR:
@@ -104,7 +104,7 @@ class _Ring:
 
     def __del__(self) -> None:
         if self._context.value:
-            _call(1, self._context)  # waits for what is on its way
+            _call(1, self._context)  # waits for syncs that are under way
         if self._eventfd >= 0:
             os.close(self._eventfd)
 

@@ -89,7 +89,7 @@ class OverlayDisk:
         self._places = {self._lower: self._upper} | {Path(at): self._upper / f".{n}" for n, at in enumerate(also)}
         self._private_from = private_from
         self._disk = SystemDisk()
-        self._gone: set[Path] = set()  # deleted here, though the lower folder has them
+        self._gone: set[Path] = set()  # files of the lower folder that were deleted here
         self._private: dict[Path, PrivateRegion] = {}
 
     # -- where things are --
@@ -204,7 +204,7 @@ class OverlayDisk:
         return self._disk.lock(self._above(path), content, with_folder=with_folder)
 
     def is_locked(self, path: PurePath) -> bool:
-        return self._disk.is_locked(self._above(path))  # who runs on the original does not write here
+        return self._disk.is_locked(self._above(path))  # whoever runs on the original does not write here
 
 
 def _copy_sparse(source: Path, target: Path) -> None:

@@ -31,10 +31,12 @@ _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there,
 _libc = ctypes.CDLL(None, use_errno=True)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _UNREADABLE = (errno.EFAULT, 133)  # what populating says where a touch would be SIGBUS; 133 is EHWPOISON
-_mincore = ctypes.PyDLL(None).mincore  # too short to let the interpreter go: 3 to 10 µs for 256 KiB
+# a PyDLL, which keeps the interpreter lock: the call takes only 3 to 10 µs for 256 KiB
+_mincore = ctypes.PyDLL(None).mincore
 _mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-_MOST_PAGES = 4096  # that are asked for at once
-_KEPT_DESCRIPTORS = 256  # that mappings leave to sockets, and to what makes files durable so that they can be unmapped
+_MOST_PAGES = 4096  # most pages of one call
+# descriptors that mappings leave to sockets, and to the syncs that mappings need before they can be unmapped
+_KEPT_DESCRIPTORS = 256
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
@@ -70,7 +72,7 @@ class SystemMappedRegion(MappedRegion):
         if self._holed is None and not read_only:
             self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._is_large = size >= _READ_AROUND_FROM
-        self._is_writer = False  # pages are made ready for somebody who writes one after the other
+        self._is_writer = False  # pages are made ready for a writer that writes one after the other
 
     @property
     def view(self) -> memoryview:
@@ -111,11 +113,11 @@ class SystemMappedRegion(MappedRegion):
         if first < last:
             _advise(self._view, first, last, _POPULATE_WRITE)
         if self._is_writer and last == len(self._view):
-            self._map.madvise(mmap.MADV_NORMAL)  # the writer has all it needs; who reads later may read ahead
+            self._map.madvise(mmap.MADV_NORMAL)  # the writer has all pages it needs; later readers may read ahead
 
     def forget(self, start: int, end: int) -> None:
-        # What is mapped cannot leave the page cache, so the mapping forgets it first. Whoever looks at it all the same
-        # has it read from the device again.
+        # Mapped pages cannot leave the page cache, so the mapping drops them first. Whoever reads them later has them
+        # read from the device again.
         first, last = -(-start // _PAGE) * _PAGE, end - end % _PAGE
         if first < last:
             _advise(self._view, first, last, mmap.MADV_DONTNEED)
@@ -152,7 +154,7 @@ class SystemMappedRegion(MappedRegion):
         """Set up the mapping so that a page fault of the writer does not read ahead: with the read-ahead of some
         machines (8 MiB) the kernel zeroed 16 MiB of the sparse file in one fault of the loop, 50 ms. Huge pages
         bound it to 2 MiB and are cheaper."""
-        with contextlib.suppress(OSError):  # a kernel without huge pages reads ahead
+        with contextlib.suppress(OSError):  # kernels without huge pages read ahead
             self._map.madvise(_HUGEPAGE)
             self._map.madvise(mmap.MADV_RANDOM)
 
@@ -167,7 +169,7 @@ class SystemMappedRegion(MappedRegion):
 
     def discard(self, start: int, end: int) -> bool:
         if self._holed is not None:
-            return False  # a hole that is mapped would be filled by the next look at it
+            return False  # the next access to a hole of the mapping would fill it
         try:
             self._map.madvise(_REMOVE, start, end - start)
         except (OSError, ValueError):
@@ -184,7 +186,7 @@ class SystemMappedRegion(MappedRegion):
         self._fd = -1
         self._holed = None
         self._view = memoryview(b"")
-        with contextlib.suppress(BufferError):  # readers hold slices: the mapping goes with the last of them
+        with contextlib.suppress(BufferError):  # readers hold slices: the mapping ends with the last of them
             self._map.close()
 
 
@@ -195,7 +197,7 @@ def _advise(view: memoryview, first: int, last: int, advice: int) -> int:
     The mapping cannot go while the kernel works: another thread that closes the file would have it unmapped, and the
     advice would reach whatever lies at these addresses by then.
     """
-    here = ctypes.c_char.from_buffer(view, first)  # as long as this object lives, the mapping has a reader
+    here = ctypes.c_char.from_buffer(view, first)  # this object counts as a reader of the mapping while it exists
     failed = _libc.madvise(ctypes.byref(here), ctypes.c_size_t(last - first), advice) != 0
     return ctypes.get_errno() if failed else 0
 
@@ -350,7 +352,8 @@ class SystemDisk:
     def exists(self, path: PurePath) -> bool:
         try:
             os.stat(path)
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # no other error says that it is missing
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            # every other error does not mean that the file is missing
             return False
         return True
 
@@ -367,7 +370,8 @@ class SystemDisk:
                 for entry in entries:
                     try:
                         facts = entry.stat()
-                    except FileNotFoundError:  # deleted meanwhile, or a link to nothing; the others are there
+                    except FileNotFoundError:
+                        # the file was deleted meanwhile, or is a dangling link; other files exist
                         continue
                     is_dir = entry.is_dir()
                     size = 0 if is_dir else facts.st_size

@@ -9,10 +9,10 @@ from typing import Final
 from isal import isal_zlib
 
 _LEVEL: Final = 1
-_RAW: Final = -15  # zlib's window of 2^15 without a frame
+_RAW: Final = -15  # zlib's parameter for a window of 2^15 without header and trailer
 
 GZIP_HEAD: Final = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF))  # deflate, no name, no time, system unknown
-_LAST_BLOCK: Final = b"\x03\x00"  # an empty one
+_LAST_BLOCK: Final = b"\x03\x00"  # an empty block with the final bit
 
 
 class PackedText:

@@ -42,12 +42,12 @@ Sample = tuple[tuple[str, ...], float]
 HistogramSample = tuple[tuple[str, ...], Sequence[int], float]
 #: Values of an instrument's labels, None for the label sets above the limit; and one number, or buckets and their sum.
 Row = tuple[tuple[str, ...] | None, float] | tuple[tuple[str, ...] | None, Sequence[int], float]
-#: Whole lines of the text form, or an empty piece where the loop may turn.
+#: Whole lines of the text form; an empty piece marks a point at which the event loop may run other work.
 Piece = str | PackedText
 
 CARDINALITY_LIMIT: Final = 50_000
-_LOOKS_KEPT: Final = 100  # for so many scrapes text of labels is kept: topics and groups come and go
-_TURN_ROWS: Final = 500  # of a family; then the loop may turn
+_LOOKS_KEPT: Final = 100  # scrapes for which the text of labels is kept: topics and groups come and go
+_TURN_ROWS: Final = 500  # rows of a family between two points at which other work may run
 _OVERFLOW: Final = "otel_metric_overflow"
 _EMPTY_LABEL: Final = re.compile(r'(?:(?<=,)|^)\w+="",?')
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -112,7 +112,7 @@ class _Rows:
             return self.overflow
         text = self._texts.get(values)
         if text is None:
-            if len(self._texts) >= 2 * self._limit:  # most of them of topics and groups that are gone
+            if len(self._texts) >= 2 * self._limit:  # most of them belong to deleted topics and groups
                 self._texts.clear()
             text = self.pattern % tuple([_escaped(values[place]) for place in self.order])
             if "" in values:
@@ -198,7 +198,8 @@ class Histogram:
         self._rows = rows
         self._bounds = rows.bounds
         self._limit = limit
-        self._counts: dict[tuple[str, ...] | None, list[int]] = {}  # one for each bound, then the rest
+        # values in each bucket, the last one above all bounds
+        self._counts: dict[tuple[str, ...] | None, list[int]] = {}
         self._sums: dict[tuple[str, ...] | None, float] = {}
         self._writer = HistogramRows(rows.name, rows.bounds)
 

@@ -17,7 +17,7 @@ from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
 
-#: Bytes of log from one look at what must be ready ahead to the next: a small part of what is ready.
+#: Bytes of log between two checks of what must be ready ahead: a small part of what is ready.
 _PREPARE_STEP = 16 << 10
 
 
@@ -45,13 +45,14 @@ class AppendPropagation:
         self._index = index
         self._ledger = ledger
         self.listeners: list[Callable[[], None]] = []
-        self._prepared_at = -_PREPARE_STEP  # physical offset of the last look
-        self._is_dispatching = False  # the next turn of the loop goes on with it
+        self._prepared_at = -_PREPARE_STEP  # physical offset of the last check
+        self._is_dispatching = False  # dispatch continues in the next turn of the event loop
 
     def appended(self) -> None:
         """Propagate an append: push it to slaves, schedule the flush, and dispatch it to queues."""
         flusher = self._flusher
-        # with ASYNC_FLUSH senders are told at once that it is stored, so it must outlive this process
+        # With ASYNC_FLUSH senders are answered at once, so the records must be in the system's memory and survive this
+        # process.
         if not flusher.is_sync and not flusher.write_buffered():
             return
         end = self._commit_log.max_offset
@@ -98,5 +99,5 @@ class AppendPropagation:
 
     def _dispatch_rest(self) -> None:
         self._is_dispatching = False
-        if not self._context.jobs.is_closed:  # else the shutdown does it
+        if not self._context.jobs.is_closed:  # otherwise the shutdown dispatches the rest
             self._dispatch.run(self._visible_end, in_turns=True)

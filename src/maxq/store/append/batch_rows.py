@@ -46,7 +46,8 @@ class BatchRows:
         self.count = count
         self._body, self._topic_size = message.body, len(topic)
         self._source = bytearray(topic + message.body)
-        self._more = head + FIXED_SIZE - BATCH_RECORD_SIZE  # than in the batch's body
+        # bytes that a record has more in the log than in the batch's body
+        self._more = head + FIXED_SIZE - BATCH_RECORD_SIZE
         self._more += len(message.born_host) + len(store_host) + len(topic)
         self._starts = record_places(message.body, count, 0, 0)
         self._starts.append(len(message.body))

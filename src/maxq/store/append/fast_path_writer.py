@@ -21,7 +21,7 @@ from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 
 _PLACES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
-_ROW_IN_ENTRY = ENTRY_BODY_MAX - 64 * 1024  # with any properties it is a body that an entry takes
+_ROW_IN_ENTRY = ENTRY_BODY_MAX - 64 * 1024  # largest row that fits into an entry, whatever its properties are
 
 
 class RowsAppended(NamedTuple):
@@ -91,7 +91,7 @@ class FastPathWriter:
         began = context.clock.monotonic_ms()
         now = context.clock.wall_ms()
         done = 0
-        if not context.config.enabled_append_prop_crc:  # the general path writes that property
+        if not context.config.enabled_append_prop_crc:  # the slow path writes the CRC property
             while True:
                 done = append_rows(
                     tail, source, scratch, rows, first, count, self._queues.topics, born_host,
@@ -155,7 +155,7 @@ class FastPathWriter:
         done = append_arrivals(
             self._commit_log.tail, source, scratch, rows, table, born_hosts, self._queues.topics,
             context.identity.store_host, now, suffix,
-            # the general path writes the CRC property, and no body is that small
+            # 0: no body is that small; the slow path writes the CRC property
             0 if context.config.enabled_append_prop_crc or self._brings_places(source) else self._most_of_a_row(),
         )  # fmt: skip
         return self._appended(done, began, now)
@@ -188,7 +188,7 @@ class FastPathWriter:
             Bytes of the new record, which is the last one of the log; 0: not stored, this one must take `put_message`.
         """
         context, log = self._context, self._commit_log
-        if context.config.enabled_append_prop_crc:  # the general path writes that property
+        if context.config.enabled_append_prop_crc:  # the slow path writes the CRC property
             return 0
         began = context.clock.monotonic_ms()
         now = context.clock.wall_ms()
@@ -231,7 +231,7 @@ class FastPathWriter:
         if (
             state is None
             or queue is None
-            or config.enabled_append_prop_crc  # the general path writes that property
+            or config.enabled_append_prop_crc  # the slow path writes the CRC property
             or len(properties) > MAX_PROPERTIES
             or body_size > config.max_message_size
             or (context.is_dledger and size > ENTRY_BODY_MAX)

@@ -44,7 +44,7 @@ _MAX_RETRY_TOPIC = 255
 _PROP_CRC_SIZE = 20
 _RETRY_PREFIX = "%RETRY%"
 _OF_COPIES = (_RETRY_PREFIX, "%DLQ%")
-#: Bytes that a record takes at most in the log besides its topic, beyond what it takes in the body of a batch.
+#: Most bytes by which a record is longer in the log than in the body of a batch, without its topic.
 _MORE_THAN_IN_A_BATCH = HEAD_SIZE_MAX - BATCH_RECORD_SIZE
 #: Attempts to find room for one more record: write the memory out, enlarge it, allocate blocks; then the same in the
 #: next file.
@@ -111,7 +111,8 @@ class MessageWriter:
         refused = self._check(message) or self._check_inner_batch(message)
         if refused is not None:
             return refused
-        if PROPERTY_INNER_MULTI_QUEUE_OFFSET in message.properties:  # of the message that it is a copy of
+        # the property belongs to the message of which this is a copy
+        if PROPERTY_INNER_MULTI_QUEUE_OFFSET in message.properties:
             message.properties = _without_places(message.properties)
             message.properties_data = None
         if self._queues.topic_write_state(message.topic).has_batch_queues:
@@ -236,7 +237,7 @@ class MessageWriter:
             )
         if self._context.is_dledger and size > ENTRY_BODY_MAX:
             longest = self._longest_record(message, count)
-            if longest > ENTRY_BODY_MAX:  # before any of them is stored
+            if longest > ENTRY_BODY_MAX:  # refused before any of them is stored
                 return _too_long_for_an_entry(longest)
         result = self._put_batch_as_rows(message, count)
         if result is not None:
@@ -308,7 +309,7 @@ class MessageWriter:
         rows = BatchRows(message, count, log.tail.head, store_host)
         began, now = context.clock.monotonic_ms(), context.clock.wall_ms()
         was_open = state.is_fast_path_open
-        state.is_fast_path_open = True  # whoever calls has judged what others must be judged by
+        state.is_fast_path_open = True  # opened for this append: the caller has made the checks for which it was closed
         try:
             failed = self._append_whole(rows, now) if self.ledger is None else self._append_in_parts(rows, now)
         finally:
@@ -423,7 +424,7 @@ class MessageWriter:
     def _put_multi_dispatch(self, message: MessageExtBrokerInner, names: list[str]) -> PutMessageResult:
         tails = [self._queues.open(name, 0).tail for name in names]
         offsets: list[str] = []
-        for number, tail in enumerate(tails):  # a name may be listed twice: each listing takes an offset
+        for number, tail in enumerate(tails):  # a queue that is listed twice takes two offsets
             offsets.append(str(tail.next_queue_offset + names[:number].count(names[number])))
         properties = {**message.properties, PROPERTY_INNER_MULTI_QUEUE_OFFSET: ",".join(offsets)}
         own = self._queues.open(message.topic, message.queue_id).tail

@@ -59,7 +59,7 @@ class ReplicaAppender:
     def __init__(self, commit_log: CommitLog, unverified: bytes = b"") -> None:
         """`unverified` is a record behind the log's end that may be incomplete."""
         self._log = commit_log
-        self._pending = 0  # bytes in the file behind the log's end
+        self._pending = 0  # bytes that are in the file behind the log's end
         self._unverified = unverified
         self._rows = array("q", bytes(8 * SCAN_WIDTH * _ROWS))
         self._refused: tuple[int, int] | None = None  # the last record refused: offset, checksum of its bytes
@@ -129,7 +129,7 @@ class ReplicaAppender:
             )
         start = physical_offset - physical_offset % size
         if self._log.files.files and self._log.min_offset != start:
-            self._log.open_at(0)  # files of an earlier attempt, without a record
+            self._log.open_at(0)  # removes files of an earlier attempt, which hold no record
         if not self._log.files.files:
             self._log.open_at(start)
         if physical_offset != start:
@@ -153,7 +153,7 @@ class ReplicaAppender:
         self._pending += len(piece)
         try:
             log_.put(position, piece)
-        except OSError:  # a part of it may be there, and must not be found there by a start
+        except OSError:  # a part of it may have been written, which the next start must not find
             self.drop_pending()
             raise
         self._verify()

@@ -111,7 +111,7 @@ class CompactionLog:
         disk = self._context.disk
         interrupted = committed(disk, self.folders)
         if interrupted is not None:
-            interrupted.commit(disk)  # a process that was killed may have left it in the system's memory only
+            interrupted.commit(disk)  # after a kill, the file may be in the system's memory only
             interrupted.finish(disk)
             self.position = max(self.position, interrupted.position)
             interrupted.forget(disk)
@@ -124,7 +124,7 @@ class CompactionLog:
             segment.load(verify=False)
             if is_whole and not clean_exit and (segment.last_offset > self.position or not segment.count):
                 is_whole = self._verify(segment) and (base == bases[-1] or segment.is_ended)
-            elif not is_whole:  # what was cut before it comes again, and it after that
+            elif not is_whole:  # what was cut before comes again, and then the messages of this segment, too
                 segment.cut(0)
             found.append(segment)
         self._keep_all(found)
@@ -158,7 +158,7 @@ class CompactionLog:
                 self._drop(segment)
         self.next_offset = self._segments[-1].last_offset + 1 if self._segments else 0
         self.durable_offset = min(self.durable_offset, self.next_offset)
-        self.position = min(self.position, self.next_offset - 1)  # what comes again is compacted again
+        self.position = min(self.position, self.next_offset - 1)  # messages that come again must be compacted again
 
     def cut(self, offset: int) -> None:
         """Remove messages at or behind `offset`, whose originals in the log were lost in a crash. Blocks."""
@@ -340,7 +340,7 @@ class CompactionLog:
         config = self._context.config
         max_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
         max_nums = max(1, min(max_nums, config.max_transfer_count_on_message_in_memory))
-        result.next_begin_offset = self.next_offset  # if nothing stops us before
+        result.next_begin_offset = self.next_offset  # unless the loop below stops earlier
         examined, clock = 0, self._context.clock
         began_ns = clock.monotonic_ns()
         for segment, unit in self._units_from(offset):
@@ -504,7 +504,8 @@ class CompactionLog:
         """Delete the files of all segments. Blocks."""
         self.release()
         disk = self._context.disk
-        if disk.exists(self.folders.replacing):  # first: it would speak of the files of a topic of the same name
+        # first, because the record would apply to the files of a new topic of this name
+        if disk.exists(self.folders.replacing):
             disk.delete(self.folders.replacing)
         for folder in (self.folders.log, self.folders.units):
             disk.delete_tree(folder)

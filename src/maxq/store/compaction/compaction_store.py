@@ -35,8 +35,8 @@ from maxq.store.store_results import GetMessageResult, GetMessageStatus
 log = logging.getLogger(__name__)
 
 _ROUND_MS: Final = 1_000
-_SLICE: Final = 512  # records copied before others get their turn
-_PATIENCE_MS: Final = 60_000  # of a slave that waits for its master's older messages
+_SLICE: Final = 512  # records that are copied before other work gets its turn
+_PATIENCE_MS: Final = 60_000  # longest time that a slave waits for its master's older messages
 _POSITIONS: Final = "position-checkpoint"
 
 
@@ -74,7 +74,7 @@ class CompactionStore:
         self._clean_exit = True
         self._due_ms: dict[tuple[str, int], int] = {}  # monotonic: when a queue is compacted next
         self._waiting_ms: dict[tuple[str, int], int] = {}  # monotonic: since when older messages do not come
-        self._complete: set[tuple[str, int]] = set()  # older messages came, or were given up
+        self._complete: set[tuple[str, int]] = set()  # queues whose older messages have come, or were given up
         self._came_back: dict[tuple[str, int], int] = {}  # offset of the first message that the log has again
         self._lock = asyncio.Lock()  # flushing, compaction and deletion exclude each other
         self.topics: set[str] = set()
@@ -92,7 +92,7 @@ class CompactionStore:
             for queue in disk.list(self._root / "compactionLog" / topic.name):
                 if queue.is_dir and queue.name.isascii() and queue.name.isdigit():
                     self._open(topic.name, int(queue.name))
-        self._clean_exit = True  # queues opened from now on are new
+        self._clean_exit = True  # queues that are opened later are new
 
     def _read_positions(self) -> dict[str, int]:
         try:
@@ -115,7 +115,7 @@ class CompactionStore:
                 self._write_positions()
             found = self._loaded(folders)
             queue = self._queues.find(topic, queue_id)
-            if queue is None:  # the log has none of its messages
+            if queue is None:  # the log has no message of this queue
                 found.cut_copies_from(self._commit_log.min_offset)
             else:
                 found.cut(queue.max_offset)
@@ -203,7 +203,7 @@ class CompactionStore:
                 await self.compact(*key)
         except StoreFailedError:
             raise
-        except Exception as error:  # others go on
+        except Exception as error:  # other queues continue
             is_foreseen = isinstance(error, (OSError, StoreRefusedError))
             reason = str(error) if is_foreseen else repr(error)
             if self.failures.get(key) != reason:
@@ -226,7 +226,7 @@ class CompactionStore:
             try:
                 async with self._lock:
                     await self._context.jobs.run(_flush_all, segments, threads=TOOLS)
-            except BaseException:  # a cancellation, too: nobody knows how far it came
+            except BaseException:  # also after a cancellation: it is unknown how many segments were flushed
                 found.give_back_unflushed(segments)
                 raise
         found.durable_offset = min(end, found.next_offset)
@@ -270,7 +270,7 @@ class CompactionStore:
         end = min(queue.max_offset, start + most)
         for offset in range(start, end):
             unit = queue.unit(offset)
-            is_kept = unit is None or unit[2] == DAMAGED_TAGS_CODE  # the place of a damaged message
+            is_kept = unit is None or unit[2] == DAMAGED_TAGS_CODE  # the unit keeps the place of a damaged message
             record = None if unit is None or is_kept else self._commit_log.record(unit[0])
             if record is None or unit is None or len(record) != unit[1]:
                 found.next_offset = offset + 1

@@ -29,10 +29,10 @@ _OFFSET = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
 _BLANK = struct.Struct(">II")
 _END_UNIT: Final = _UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
-_OFFSET_AT: Final = 28  # of the message offset in a unit
-_QUEUE_OFFSET_AT: Final = 20  # in a record
+_OFFSET_AT: Final = 28  # position of the message offset in a unit
+_QUEUE_OFFSET_AT: Final = 20  # position of the queue offset in a record
 _PHYSICAL_OFFSET_AT: Final = 28
-_STEP: Final = 1 << 20  # bytes of log that get blocks at a time
+_STEP: Final = 1 << 20  # bytes of the segment's log for which blocks are allocated at a time
 
 
 class CompactUnit(NamedTuple):
@@ -64,11 +64,11 @@ class Segment:
         self._log = disk.map(self.log_path, log_size)
         self._units = disk.map(self.unit_path, unit_size)
         self._log_size = log_size
-        self._most = unit_size // UNIT_SIZE - 1  # the last place is for the closing unit
+        self._most = unit_size // UNIT_SIZE - 1  # most units: the last place is for the closing unit
         self._allocated = 0
         self._is_closed = False
-        self._durable = (0, 0)  # wrote and count of the last flush
-        self._is_suspect = False  # what lies behind may be shown by the system and be lost all the same
+        self._durable = (0, 0)  # position and count at the last flush
+        self._is_suspect = False  # bytes behind the flushed ones may be shown by the system and yet be lost
         self.wrote = 0
         self.count = 0
 
@@ -152,7 +152,8 @@ class Segment:
             self._units.allocate(0, min(self._most + 1, self.count + _STEP // UNIT_SIZE) * UNIT_SIZE)
             self._allocated = stop
         offset = _OFFSET.unpack_from(record, _QUEUE_OFFSET_AT)[0]
-        self._log.write(position, record)  # a touch of a fresh page of the mapping zeroes megabytes around it
+        # not through the mapping: the first access to a page there zeroes megabytes around it
+        self._log.write(position, record)
         unit = (self.base + position, size, tags_code, store_timestamp, offset, 1, -1, 0)
         _UNIT.pack_into(self._units.view, self.count * UNIT_SIZE, *unit)
         self.wrote += size

@@ -9,7 +9,7 @@ INDEX_ERROR = 1 << 3
 DISK_FULL = 1 << 4
 FENCED = 1 << 5
 LOGIC_DISK_FULL = 1 << 6
-NO_ROOM = 1 << 7  # the log gets no blocks: unlike DISK_FULL this is no matter of ratios
+NO_ROOM = 1 << 7  # the log gets no blocks, whatever the usage of the disk is
 
 _CAUSES = {
     DISK_FULL: Cause.DISK_FULL,

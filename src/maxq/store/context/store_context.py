@@ -46,10 +46,10 @@ class StoreContext:
         self.identity = identity
         self.time = TrustedTime(clock, lambda: self.config.file_reserved_time * _HOUR_MS)
         self.flags = RunningFlags()
-        self.master_address = ""  # of a slave's master, for its refusals
-        self.is_leading = False  # of a DLedger group: only then are messages taken
+        self.master_address = ""  # address of a slave's master, named in its refusals
+        self.is_leading = False  # this member leads its DLedger group: only then messages are accepted
         self.jobs = ExecutorJobs()
-        self.progress: Progress = no_progress  # who is told how far a recovery has come
+        self.progress: Progress = no_progress  # called with the progress of a recovery
         self.root = PurePath(config.store_path_root_dir or "store")
 
     @property

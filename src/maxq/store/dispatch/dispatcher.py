@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _TURN_NS = 5_000_000
 _PIECE = 128 << 10  # bytes of log that are dispatched between two looks at the clock: 64,000 keys, 15 ms
 _FILES_A_TURN = 8  # of new queues, which are made in one turn of the loop: each takes 0.2 ms, on a busy disk much more
-_MOST_BEHIND = 4 << 20  # bytes of log that wait for files, and their readers with them
+_MOST_BEHIND = 4 << 20  # bytes of log that may wait for new files, and the readers with them
 _ANY_NUMBER = 1 << 62
 
 # of a record
@@ -103,7 +103,7 @@ class DispatchService:
         self.unindexed = Dispatcher(queues.topics, None, self)
         self.unindexed.delay_table = self.dispatcher.delay_table
         self.resolver = QueueOffsetResolver(commit_log)
-        self.is_copy = False  # what a running slave dispatches has been resolved by its master
+        self.is_copy = False  # True on a running slave: its master has resolved the queue offsets
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.arrival_listeners: list[Callable[[list[QueueTail]], None]] = []
@@ -111,10 +111,11 @@ class DispatchService:
         self.on_tables: Callable[[MessageExt], None] | None = None
         self.is_late = False
         self.on_late: Callable[[], None] = lambda: None
-        self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
-        self._at = 0  # physical offset of the record for which the Dispatcher called last
-        self._half_done = False  # the disk took only a part of that record's entries
-        self._files_left = _ANY_NUMBER  # of new queues, that may be made in this turn
+        # (topic, record) → bit map for the extension unit
+        self.bit_map_of: Callable[[str, memoryview], bytes] | None = None
+        self._at = 0  # physical offset of the record for which the compiled Dispatcher called last
+        self._half_done = False  # the disk had room for only a part of that record's entries
+        self._files_left = _ANY_NUMBER  # files of new queues that may still be made in this turn
 
     def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
         """Call `function` with every record of `topic` that is dispatched from now on."""
@@ -194,7 +195,7 @@ class DispatchService:
             stop = min(offset + piece, end)
             if self.advance(dispatcher, stop) == end or (dispatcher.dispatched_offset == offset and stop == end):
                 return False
-            if dispatcher.dispatched_offset == offset:  # a record may be longer
+            if dispatcher.dispatched_offset == offset:  # the next record is longer than the piece
                 piece *= 2
                 continue
             piece = _PIECE
@@ -242,7 +243,7 @@ class DispatchService:
         offset = dispatcher.dispatched_offset
         self._commit_log.write_buffered(end)
         newest = self._commit_log.newest_from(offset)
-        if newest is not None and offset < end:  # nearly always
+        if newest is not None and offset < end:  # the usual case
             start = self._commit_log.tail.file_from_offset
             dispatcher.run(newest, offset - start, end - start, start)
             offset = dispatcher.dispatched_offset
@@ -287,7 +288,8 @@ class DispatchService:
                 raise _TurnIsOverError
             self._files_left -= 1
         end = queue.max_offset
-        if queue_offset == end and (queue.files.files or not self.resolver.doubts_first):  # a full file, or none
+        # the last file is full, or there is none
+        if queue_offset == end and (queue.files.files or not self.resolver.doubts_first):
             queue.roll(end, physical_offset, size)
             return True
         if queue_offset < end and self._begins_anew(queue, queue_offset, physical_offset, size):
@@ -295,12 +297,13 @@ class DispatchService:
             self.queues.restart(queue, physical_offset)
             queue.roll(0, physical_offset, size)
             if queue_offset:
-                queue.roll(queue_offset, physical_offset, size)  # the places before it are of lost messages
+                queue.roll(queue_offset, physical_offset, size)  # the places before it belong to lost messages
             return True
         resolved: int | None = queue_offset
-        if self._context.is_dledger:  # the entry's CRC stands for the field
+        if self._context.is_dledger:  # the CRC of the entry covers this field
             is_near = end <= queue_offset <= end + MOST_PLACES
-            resolved = queue_offset if is_near or not queue.files.files else end  # its older messages were deleted
+            # a queue without files had older messages, which were deleted
+            resolved = queue_offset if is_near or not queue.files.files else end
         elif not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
             resolved = self.resolver.resolve(queue, queue_offset, physical_offset, size)
         if resolved is None:
@@ -336,7 +339,7 @@ class DispatchService:
         DLedger group that was given a later log has not seen it, and damage may have taken it."""
         is_told = self._context.is_dledger or self.is_copy
         if queue.tail.max_physical_offset <= self._commit_log.min_offset and (is_told or not queue_offset):
-            return is_told  # nothing of the queue is left
+            return is_told  # no file of the queue is left
         if is_told and (not queue_offset or self._context.is_dledger):
             return not queue_offset
         return self.resolver.begins_anew(queue, queue_offset, physical_offset, size)
@@ -374,7 +377,8 @@ class DispatchService:
             if message.topic == DELETED_TOPIC:
                 self.delete_topics(deleted_names(message), physical_offset)
             elif message.topic == TABLES_TOPIC:
-                if self.on_tables is not None and not properties.keys() - {PROPERTY_CRC32}:  # else it is a client's
+                # otherwise a client has sent it
+                if self.on_tables is not None and not properties.keys() - {PROPERTY_CRC32}:
                     self.on_tables(message)
             elif message.topic != DAMAGED_TOPIC and is_filler(message.sys_flag, properties):
                 self.put_unit(
@@ -440,7 +444,7 @@ class DispatchService:
             if not queue.ext.is_placed:
                 queue.place_ext(queue.ext)
             address = queue.ext.put(CqExtUnit(unit[2], store_timestamp, bit_map))
-        except OSError as error:  # the queue goes on with tags codes, which say the same
+        except OSError as error:  # the unit gets the tags code instead, which filters as well
             log.error("%s: an extension unit could not be written: %s", queue.ext.folder, error)
             return
         if address is not None:

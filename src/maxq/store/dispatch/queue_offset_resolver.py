@@ -30,7 +30,7 @@ MOST_PLACES = 1_000_000
 #: A queue that begins above this many messages has a wrong offset.
 _MOST_MESSAGES = 1 << 40
 _LOOK_AHEAD_BYTES = 64 << 20
-_LOOK_AHEAD_FIRST_BYTES = 256 << 10  # there may be very many queues that begin above 0
+_LOOK_AHEAD_FIRST_BYTES = 256 << 10  # few bytes, because very many queues may begin above 0
 _ROWS = 1024
 _DELETED_TOPIC = DELETED_TOPIC.encode()
 _ENDS_OF_FILES = (record_cy.STOP_ROWS_FULL, record_cy.STOP_END, record_cy.STOP_BLANK)
@@ -92,7 +92,7 @@ class QueueOffsetResolver:
         if following == end and not may_restart:
             return None
         if following == 0 or (may_restart and following is not None and following <= end):
-            following = None  # of a queue that was made again
+            following = None  # the next record belongs to a queue that was made again
         known = self._known(queue, claimed, physical_offset, size)
         if known is not None and known - end <= self._most_lost and (following is None or known < following):
             return known
@@ -137,7 +137,7 @@ class QueueOffsetResolver:
         reach = _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES
         following, behind, after_loss = self._following(queue, physical_offset + size, reach)
         if after_loss and following is not None and following <= claimed:
-            following = None  # of a queue that was made again
+            following = None  # the next record belongs to a queue that was made again
         if credible and following == claimed + 1 and not self.lost_bytes:
             return claimed
         known = self._known(queue, claimed, physical_offset, size)

@@ -58,7 +58,7 @@ class StoppedMember:
             StoreRefusedError: somebody runs on them.
         """
         with ExitStack() as held:
-            for path in (self._base / "lock", self.folder / "lock"):  # a broker's, a bare member's
+            for path in (self._base / "lock", self.folder / "lock"):  # locks of a broker and of a bare member
                 if not self._disk.exists(path):
                     continue
                 try:

@@ -31,7 +31,7 @@ class EntryReader:
         self.term_state = HardState()
         self._log = commit_log
         self._index = index
-        self._last_run: EntryRun | None = None  # as long as nothing was cut
+        self._last_run: EntryRun | None = None  # last run that was read; forgotten when the log is cut
 
     @property
     def divided_offset(self) -> int:
@@ -105,7 +105,7 @@ class EntryReader:
             and run.last_index == self.end_index
             and len(run.data) <= max_bytes
         ):
-            return run  # what the other followers get
+            return run  # usually asked for by the other followers
         unit = self.unit(first)
         file_size = self._log.files.file_size
         limit = min(unit.position + max_bytes, unit.position - unit.position % file_size + file_size)

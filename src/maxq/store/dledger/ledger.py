@@ -73,7 +73,7 @@ class FileLedger(EntryReader):
         self._term_file = TermFile(context.disk, folder)
         self._indexed_to = 0  # entries below this position have their units
         self._next_unit = 0  # index of the entry there
-        self._marks: deque[_Mark] = deque()  # ends of groups that are not durable yet
+        self._marks: deque[_Mark] = deque()  # ends of groups of entries that are not durable yet
         self._retain_from = 0
         self._is_loaded = False
         self.report = LedgerReport()
@@ -94,7 +94,7 @@ class FileLedger(EntryReader):
         checkpoint, faults = self.notes.file.load()
         report.faults += faults
         known = None
-        if checkpoint is not None:  # what is committed below the begin of an emptied log is not here
+        if checkpoint is not None:  # the log was emptied: indexes below its new beginning are not in it
             known = max(checkpoint.end_index, checkpoint.committed_index if checkpoint.begin_index < 0 else -1)
         self._log.load_files(known, -1 if checkpoint is None else checkpoint.begin_position)
         checkpoint = checkpoint or LedgerCheckpoint()
@@ -134,13 +134,13 @@ class FileLedger(EntryReader):
         report.faults += found.faults
         if found.state is not None:
             self.term_state = found.state
-            if found.faults:  # two good copies again
+            if found.faults:  # writes both copies again
                 self._term_file.save(found.state)
             self._term_file.keep_room()
         elif self.end_index < 0 and found.is_missing:
-            self.amnesiac_until = max(self.amnesiac_until, 0)  # a new group, or a new disk: MemberState.is_new
+            self.amnesiac_until = max(self.amnesiac_until, 0)  # the group or the disk is new: see MemberState.is_new
             self.notes.write()
-            self._term_file.save(self.term_state)  # from now on a missing file is a lost one
+            self._term_file.save(self.term_state)  # from now on a missing file means that it was lost
         else:
             report.amnesia.append("there is a log, but no term file that can be read: its vote may be forgotten")
         if self.term_state.term < self.end_term:
@@ -196,7 +196,7 @@ class FileLedger(EntryReader):
         self._log.buffer_appends(is_buffered=True)
 
     def end_leading(self) -> None:
-        if self._log.tail.next_index > self.end_index + 1:  # the index had no room for their units
+        if self._log.tail.next_index > self.end_index + 1:  # the index file had no room for the units of these entries
             start = max(self.notes.begin_at, self.divided_offset)
             self._cut(self._end_of(self.end_index) if not self.is_empty else start)
         self._log.buffer_appends(is_buffered=False)
@@ -398,7 +398,7 @@ class FileLedger(EntryReader):
         position = self._end_of(index) if index >= self.begin_index else self.unit(self.begin_index).position
         term = self.term_of(index) if index >= self.begin_index else -1
         durable = min(self.durable_index, index)
-        # first what a start expects, then the bytes: in between it finds more than it expects
+        # First what a start expects, then the bytes: after a crash in between, a start finds more than it expects.
         self.notes.write_end(index)
         self.end_index, self.end_term, self.durable_index = index, term, durable
         self._cut(position)

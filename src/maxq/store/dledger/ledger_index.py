@@ -139,7 +139,7 @@ class LedgerIndex:
         if stop > start:
             try:
                 file.region.allocate(start - file.file_from_offset, stop - file.file_from_offset)
-            except OSError as error:  # `size` may be more than is needed, and what is needed may have blocks
+            except OSError as error:  # allocating `size` may fail although the bytes that are needed have blocks
                 least = min(stop, (position // OS_PAGE_SIZE + 1) * OS_PAGE_SIZE)
                 if least == stop or not lacks_room(error):
                     raise
@@ -169,7 +169,7 @@ class LedgerIndex:
         self._flushed = self._backed = 0
 
     def _delete(self, file: MappedFile) -> None:
-        # a flush on another thread may still hold the mapping: it goes when nobody does
+        # A flush on another thread may still hold the mapping, which ends when nobody holds it.
         if self._disk.exists(file.path):
             self._disk.delete(file.path)
 

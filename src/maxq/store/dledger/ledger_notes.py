@@ -52,7 +52,7 @@ class LedgerNotes:
         self._ledger = ledger
         self._index = index
         self._flusher = flusher
-        self._saved: LedgerCheckpoint | None = None  # None: nobody knows what the file says
+        self._saved: LedgerCheckpoint | None = None  # the checkpoint in the file; None: unknown
 
     @property
     def end_index(self) -> int:

@@ -106,7 +106,7 @@ class LedgerRecovery:
         self._save = save
         self._files = commit_log.data_files
         self._amnesiac_until = checkpoint.amnesiac_until
-        self._unsure_from = 0  # what lies behind this position may not be durable
+        self._unsure_from = 0  # entries behind this position may not be durable
 
     def run(self) -> LedgerFound:
         """Recover; the log is then open at its end. Blocks."""
@@ -217,7 +217,7 @@ class LedgerRecovery:
             int.from_bytes(view[start + 4 : start + 8], "big"),
         )
         if view[start : start + 4] != _MAGIC or size < _HEADER:
-            return True  # no entry: the scan will say so
+            return True  # there is no entry: the scan will report it
         if int.from_bytes(view[start + 36 : start + 40], "big") or self._index.is_right(
             stated, view[start : start + 48]
         ):
@@ -242,7 +242,8 @@ class LedgerRecovery:
     def _scan(self) -> _End:
         number = self._first_number()
         end = self._scan_from(number)
-        while end.last < 0 and number > 0:  # it was durable, they said
+        # the file should have had durable entries and has none: begin one file earlier
+        while end.last < 0 and number > 0:
             number -= 1
             end = self._scan_from(number)
         return end
@@ -286,7 +287,7 @@ class LedgerRecovery:
             return False
         left = file.file_size - end.position
         if file.file_from_offset + end.position + size + 8 <= file.end_offset:
-            return False  # it would have fitted in here
+            return False  # the next entry would have fitted into this file
         filler = _FILLER + left.to_bytes(4, "big")
         file.view[end.position : end.position + len(filler)] = filler
         file.region.flush(end.position, end.position + len(filler))
@@ -359,7 +360,7 @@ class LedgerRecovery:
         self._report.cut_bytes = len(rest.rstrip(b"\0")) if end.stop != STOP_FILLER else 0
         for scanned in self._files[: end.number + 1]:
             if scanned.end_offset > self._unsure_from:
-                # a process that was killed has left pages that no sync has seen
+                # After a kill, pages may never have been synced.
                 scanned.region.flush(0, scanned.file_size)
         while self._log.files.files and self._log.files.files[-1].file_from_offset > file.file_from_offset:
             self._log.files.files[-1].destroy()
@@ -378,7 +379,7 @@ class LedgerRecovery:
         if committed < first:
             return LedgerFound(first, end.last, end.term, end.last + 1, first - 1, begin_position, self._amnesiac_until)
         unit = self._index.unit(committed)
-        if unit is None:  # it is far behind, and nobody looked at its unit: it is learnt again
+        if unit is None:  # its unit lies far back and was not read: read it now
             return LedgerFound(first, end.last, end.term, end.last + 1, first - 1, begin_position, self._amnesiac_until)
         return LedgerFound(
             first, end.last, end.term, end.last + 1, committed, unit.position + unit.size, self._amnesiac_until

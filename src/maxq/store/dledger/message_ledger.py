@@ -78,7 +78,7 @@ class MessageLedger(FileLedger):
                 if is_record(body):
                     found.append(decode_record(memoryview(body)))
             except RemoteProtocolError:
-                continue  # dispatch passes over it, too
+                continue  # dispatch ignores such a record, too
         return found
 
     # --- entries ---

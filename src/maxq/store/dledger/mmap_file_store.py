@@ -32,7 +32,7 @@ _RESERVED_MS = 72 * 3_600_000
 _DELETE_HOUR = 4
 #: They are deleted at any hour when more of the disk is used than this.
 _CLEAN_RATIO = 0.7
-#: Above this, files are deleted whatever their age and whoever needs them, as far as they are committed.
+#: Above this share, files are deleted whatever their age, even if a follower needs them, as far as they are committed.
 _FULL_RATIO = 0.9
 _DELETE_AT_ONCE = 10
 

@@ -110,7 +110,7 @@ class TextFile:
             faults.append(f"{self.path} cannot be used: {self._backup} is taken")
             return TextFileFound(other[0], False, faults)
         if own is not None and other is not None and own[1] and other[1]:
-            return TextFileFound(other[0], False, faults)  # written first
+            return TextFileFound(other[0], False, faults)  # of two good copies, the one that was written first
         return TextFileFound(None if own is None else own[0], False, faults)
 
     def _read(self, path: PurePath, faults: list[str]) -> tuple[tuple[dict[str, str], bool] | None, bool]:

@@ -24,8 +24,8 @@ from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 
 log = logging.getLogger(__name__)
 
-_QUEUES_AT_A_TIME = 100  # those that rest are unmapped again in one turn of the loop
-_QUEUES_OF_SLICE = 2_000  # looked at in one turn of the loop: 3 ms
+_QUEUES_AT_A_TIME = 100  # idle queues that are unmapped in one turn of the event loop
+_QUEUES_OF_SLICE = 2_000  # queues that are looked at in one turn of the event loop: 3 ms
 _FLUSHES_AT_A_TIME = 4  # fewer than CHECKPOINTS has threads
 
 
@@ -61,7 +61,7 @@ class ConsumeQueueFlusher:
         self._inventory_file = inventory_file
         self._deletions = dispatch.deletions
         self._wanted = False
-        self._completed = 0  # number of the last thorough flush that did all it has to
+        self._completed = 0  # number of the last thorough flush that was completed
         self.begun = 0
         self.written_down = 0
         self.before_inventory: Callable[[], None] = lambda: None
@@ -84,7 +84,7 @@ class ConsumeQueueFlusher:
                 if self.failure is not None or not lacks_room(error):
                     self._failed(error)
                     raise StoreFailedError(self.failure) from error
-                # the files of before stand, and the next start has that much more to look at
+                # the files of the last flush stay, and the next start has more to check
                 log.warning("checkpoint and inventory could not be written: %s; it is tried again", error)
             config = self._context.config
             await asyncio.sleep(config.flush_interval_consume_queue / 1000)
@@ -110,7 +110,7 @@ class ConsumeQueueFlusher:
         inventory = await self._snapshot_in_slices()
         deleted, aside = self._deletions.to_file(), list(self._queues.set_aside)
         timestamp = self._dispatcher.last_store_timestamp
-        # the log first: the inventory must never know more than the log has after a loss of power
+        # The log first: after a loss of power the inventory must never name more than the log has.
         await self._log_flusher.flush_all()
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             return
@@ -204,7 +204,7 @@ class ConsumeQueueFlusher:
 
     def _advance_checkpoint(self, timestamp: int) -> None:
         self._checkpoint.logics_msg_timestamp = max(self._checkpoint.logics_msg_timestamp, timestamp)
-        self._checkpoint.logics_physical_offset = 0  # a Java broker then goes by the times, which are right
+        self._checkpoint.logics_physical_offset = 0  # a Java broker then uses the timestamps, which are right
         self._checkpoint.write()
 
     def _write_down(self, inventory: StoreInventory, deleted: DeletionsFile) -> None:
@@ -244,7 +244,8 @@ class ConsumeQueueFlusher:
                 # several at a time: flushes that meet share a commit of the file system's journal
                 parts = [pieces[number::_FLUSHES_AT_A_TIME] for number in range(_FLUSHES_AT_A_TIME)]
                 jobs = [self._context.jobs.run(_flush_those_left, part, threads=CHECKPOINTS) for part in parts if part]
-                for outcome in await asyncio.gather(*jobs, return_exceptions=True):  # all end before any is unmapped
+                # wait for all of them before any queue is unmapped
+                for outcome in await asyncio.gather(*jobs, return_exceptions=True):
                     if isinstance(outcome, BaseException):
                         raise outcome
                     _refuse_lost(outcome, some)

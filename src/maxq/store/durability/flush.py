@@ -26,10 +26,10 @@ from maxq.store.log.commit_log import CommitLog
 log = logging.getLogger(__name__)
 
 _NOWHERE = 1 << 62
-_LATE_STEP = 32 << 20  # bytes
-_SMALL = 16 << 10  # bytes of a group that the loop may sync itself
-_MODEST = 1 << 20  # bytes of a group that needs no thread
-_LARGE_PAGE = 2 << 20  # of the page cache, at most
+_LATE_STEP = 32 << 20  # bytes that a slave that catches up appends between two flushes
+_SMALL = 16 << 10  # bytes of a group up to which the event loop may sync it itself
+_MODEST = 1 << 20  # bytes of a group up to which it is synced without a thread
+_LARGE_PAGE = 2 << 20  # largest page of the page cache in bytes
 
 Piece = tuple[MappedFile, int, int]  # bytes [start, end) of a file
 Pieces = list[Piece]
@@ -301,7 +301,7 @@ class CommitLogFlusher:
             if in_flight is None:
                 return
             await asyncio.wait([in_flight])
-            await asyncio.sleep(0)  # _committed runs as the future's callback
+            await asyncio.sleep(0)  # lets the future's callback, `_committed`, run
 
     def flush_inline(self) -> None:
         """Make everything durable now. Blocks; for a store without a loop."""
@@ -338,4 +338,5 @@ def flush_pieces(pieces: Pieces, *, forget: bool = False) -> None:
         region.flush(start, end)
         file.flushed_position = max(file.flushed_position, end)
         if forget:
-            region.forget(max(0, start - _LARGE_PAGE), end)  # one that the step before could not drop as a whole
+            # includes a large page that the previous step could not drop as a whole
+            region.forget(max(0, start - _LARGE_PAGE), end)

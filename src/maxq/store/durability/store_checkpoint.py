@@ -27,7 +27,7 @@ _CRC = struct.Struct(">I")
 _FLUSHED = struct.Struct(">q")
 _FLUSHED_AT = _FIELDS.size + _CRC.size
 _FLUSHED_END = _FLUSHED_AT + _FLUSHED.size
-#: What a crash may have kept back although a younger record was flushed.
+#: Milliseconds by which an older record may have become durable after a younger one.
 _SLACK_MS = 3000
 
 

@@ -86,14 +86,14 @@ class BlockReserve:
         start, stop = self.end, min(self._size, self.end + self._step)
         future = self._jobs.start(lambda: self._region.allocate(start, stop))
         if future is None:
-            self._wake_at = _NEVER  # the writer asks for more when it needs that
+            self._wake_at = _NEVER  # shutting down: the writer allocates what it needs itself
             return
         self._busy = True
 
         def done() -> None:
             self._busy = False
             if future.cancelled() or future.exception() is not None:
-                self._wake_at = _NEVER  # no room for a whole step: the writer takes what there is
+                self._wake_at = _NEVER  # no room for a whole step: the writer takes what is left
             elif stop > self.end:
                 self._advance(stop)
                 self._on_more(self)

@@ -68,7 +68,7 @@ class DiskRoom:
                 self.lacks(error, self._wanted)
             else:
                 flags.clear(NO_ROOM)
-                self._dispatch()  # the file may have been closed
+                self._dispatch()  # the last file may have been closed, so that dispatch has work again
                 log.warning("the disk has room again: messages are accepted")
 
 

@@ -21,7 +21,7 @@ class FileAllocator:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._ready: dict[int, MappedRegion] = {}
-        self._used_up_to = -1  # start offset of the newest file that the writer has begun
+        self._used_up_to = -1  # start offset of the newest file that the writer uses
 
     def take(self, offset: int) -> MappedRegion | None:
         """Return the region of the file that starts at `offset` if it is ready, else None. The writer begins this file

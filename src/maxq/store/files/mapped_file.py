@@ -66,7 +66,7 @@ class MappedFile:
         self._disk = disk
         self._queue = queue
         self._region = region
-        self._pages: PageNotes | None = None  # few of many files are read far behind their end
+        self._pages: PageNotes | None = None  # made when first needed: few files are read far behind their end
         self.mapped: memoryview | None = None if region is None else region.view
         self.file_from_offset = file_from_offset
         self.file_size = file_size
@@ -175,7 +175,7 @@ def clear(region: MappedRegion, start: int, end: int) -> None:
     """
     view = region.view
     page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
-    if bytes(view[start:page]).strip(b"\0"):  # a hole stays one: on a full disk it could not be written
+    if bytes(view[start:page]).strip(b"\0"):  # a hole is not written: on a full disk that would fail
         view[start:page] = bytes(page - start)
     if page < end and not region.discard(page, end):
         for begin, stop in region.data_ranges(page, end):

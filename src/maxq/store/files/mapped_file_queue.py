@@ -49,7 +49,7 @@ class MappedFileQueue:
         for entry in found:
             if entry.size != self.file_size:
                 remedy = f"Set {setting} to the size the store was written with, or restore the file from a copy."
-                if not entry.size:  # no setting explains that
+                if not entry.size:  # no setting of the file size explains an empty file
                     remedy = "Restore it from a copy; to give up what it held, move it and all later files away."
                 raise StoreRefusedError(
                     f"{self.folder / entry.name} has {entry.size} bytes, but {setting} is {self.file_size}. {remedy}"

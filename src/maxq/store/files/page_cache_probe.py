@@ -18,16 +18,18 @@ from maxq.runtime.blocking import COLD_READS
 from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import MappedFile, PageNotes
 
-CHUNK: Final = 1 << 20  # is read at once
-UNITS_AT_END: Final = 16 << 10  # bytes of a queue that were written last, and are in memory
-STRETCH: Final = 256 << 10  # is asked for at once; of a queue, it is read at once: 13,000 messages
-_HOLDS_MS: Final = 100  # much shorter than the kernel keeps a page that is used
+CHUNK: Final = 1 << 20  # bytes of log that are read at once
+UNITS_AT_END: Final = 16 << 10  # bytes at the end of a queue that are surely in memory
+# bytes for which residence is asked at once; bytes of a queue (13,000 messages) that are read at once
+STRETCH: Final = 256 << 10
+_HOLDS_MS: Final = 100  # how long an answer is trusted: much shorter than the kernel keeps a used page
 _CHUNKS_AHEAD: Final = 2
-_ASKED_MS: Final = 10_000  # after which what was read ahead, and nobody came for, may be gone
-_MOST_READS: Final = 4  # ahead of readers at once: half of the threads stay free for those who wait
-_MOST_NOTES: Final = 256  # of a file and a kind: they hold for moments, and are forgotten together
-_MOST_FAILED: Final = 64  # chunks of a file; one that is forgotten fails once more
-_MOST_GAP: Final = 64 << 10  # between two messages of a reader: to read what lies between costs no more than two reads
+_ASKED_MS: Final = 10_000  # time after which bytes that were read ahead in vain may have left the memory
+_MOST_READS: Final = 4  # most reads ahead at once: half of the threads stay free for waiting readers
+# most answers kept for a file, of each kind; they are valid for moments and forgotten together
+_MOST_NOTES: Final = 256
+_MOST_FAILED: Final = 64  # most failed chunks remembered for a file; a forgotten one fails once more
+_MOST_GAP: Final = 64 << 10  # most bytes between two messages of a reader that are read together
 
 
 class PageCacheProbe:
@@ -89,7 +91,7 @@ class PageCacheProbe:
             return
         if len(pages.failed) >= _MOST_FAILED:
             pages.failed.pop()
-        pages.failed.add(start)  # readers who come there read what is theirs, and are told if it cannot be read
+        pages.failed.add(start)  # readers of this chunk read their own bytes, and are told if these cannot be read
 
     def is_coming(self, file: MappedFile, start: int, end: int) -> bool:
         """Returns whether all of bytes [start, end) of `file` was read ahead of time, or is being read."""

@@ -33,8 +33,8 @@ class PagePopulator:
         self._piece = min(_PIECE, max(_LEAST_PIECE, ahead // 2))
         self._region: MappedRegion | None = None
         self._size = 0
-        self._end = 0  # bytes below are populated or being populated
-        self._wake_at = 1 << 62  # the writer's position from which on there is something to do
+        self._end = 0  # position below which bytes are populated, or are being populated
+        self._wake_at = 1 << 62  # position of the writer from which on there is something to do
         self._busy = False
 
     def attach(self, region: MappedRegion | None, position: int, size: int) -> None:

@@ -168,7 +168,7 @@ class IndexFile:
             time = first + seconds * 1000
             if stored_hash == key_hash and begin <= time <= end:
                 yield physical_offset
-            if not 0 < previous < number or time < begin:  # chains lead to older entries; anything else is damage
+            if not 0 < previous < number or time < begin:  # a chain leads to older entries; anything else is damage
                 return
             number = previous
 

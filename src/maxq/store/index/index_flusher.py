@@ -34,9 +34,10 @@ class IndexFlusher:
         """Make a file that has become full durable; off the loop if one runs."""
         if self._context.flags.has(INDEX_ERROR):
             return
-        # The executor may take two files in the wrong order, and the checkpoint speaks for all before it.
+        # Older files first: threads may run two flushes in the wrong order, and the checkpoint covers everything before
+        # it.
         files = [other for other in self._index.files if other.name < file.name] + [file]
-        end_timestamp = file.end_timestamp  # now, for retention may have deleted the file when it is flushed
+        end_timestamp = file.end_timestamp  # read now, because retention may have deleted the file when the flush ends
         future = self._context.jobs.start(lambda: _flush(files), CHECKPOINTS)
         if future is not None:
             future.add_done_callback(lambda done: self._flushed(done, file, end_timestamp))
@@ -58,7 +59,7 @@ class IndexFlusher:
             return
         self._advance(end_timestamp)
         syncing = self._context.jobs.start(self._checkpoint.sync, CHECKPOINTS)
-        if syncing is not None:  # else the store is closing, and syncs it
+        if syncing is not None:  # otherwise the store is closing, and syncs the file itself
             syncing.add_done_callback(lambda done: self._synced(done, file))
 
     def _synced(self, done: "asyncio.Future[None]", file: IndexFile) -> None:
@@ -71,7 +72,7 @@ class IndexFlusher:
         self._checkpoint.write()
 
     def _failed(self, file: IndexFile, error: BaseException) -> None:
-        # a later success would prove nothing
+        # After a failed sync, a later success proves nothing.
         reason = f"flushing index file {file.path} failed: {error}; repair the disk and start again"
         log.error(reason)
         self._context.flags.set(INDEX_ERROR, reason)

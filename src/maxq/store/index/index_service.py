@@ -40,7 +40,7 @@ class IndexService:
     def __init__(self, context: StoreContext, on_full: Callable[[IndexFile], None], populate_ahead: int) -> None:
         self._context = context
         self._populator = PagePopulator(context.jobs.start, populate_ahead)
-        self._reserve: BlockReserve | None = None  # of the file that is written, from its entries on
+        self._reserve: BlockReserve | None = None  # blocks of the file that is written, behind its slots
         self.on_full = on_full
         self.tail = IndexTail()
         self.files: list[IndexFile] = []
@@ -147,7 +147,7 @@ class IndexService:
         """
         reserve = self._reserve
         if reserve is not None and not reserve.is_whole:
-            # slots are written anywhere, and after a crash a page of them may be a hole
+            # Slots are written in any order, and after a crash a page of them may be a hole.
             self.files[-1].region.allocate(0, HEADER_SIZE + SLOT_SIZE * self.files[-1].slot_nums)
             reserve.more()
             self._write_within(reserve)
@@ -155,7 +155,8 @@ class IndexService:
         previous = self.files[-1] if self.files else None
         file = IndexFile(self._context.disk, self.folder / self._next_name(), *self._shape)
         reserve = self._reserve_of(file, 0)
-        file.region.touch_by_page()  # its header and first slot must not bring 16 MiB each, before they are made ready
+        # before pages are populated: writing the header and the first slot must not take 16 MiB each
+        file.region.touch_by_page()
         try:
             file.region.allocate(0, HEADER_SIZE + SLOT_SIZE * file.slot_nums)
             reserve.more()
@@ -263,7 +264,7 @@ class IndexService:
         self._populator.attach(None, 0, 0)
         self._reserve = None
         self.tail.attach(None, *self._shape)
-        self.tail.end_physical_offset = 0  # the guard against indexing a record twice
+        self.tail.end_physical_offset = 0  # reset the guard against indexing a record twice
         _delete(self.files)
         self.files.clear()
 

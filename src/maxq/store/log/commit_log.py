@@ -54,7 +54,7 @@ class CommitLog:
         self.flushed_offset = 0
         self._current: MappedFile | None = None
         self.on_sync_failed: Callable[[SyncFailedError], None] = lambda error: None
-        self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
+        self._recent: MappedFile | None = None  # file of the last read: the next read is most often in the same one
 
     def load(self) -> None:
         """List the files.
@@ -76,7 +76,7 @@ class CommitLog:
             if before.size and int(last.name) == int(before.name) + self.files.file_size:
                 return
             if last.size and last.size != self.files.file_size:
-                return  # nobody made it ahead: with a wrong file size in the settings, all files lie behind gaps
+                return  # a wrong file size in the settings makes all files appear to lie behind gaps
             numbered.pop()
             path = self.files.folder / last.name
             if last.size:
@@ -220,7 +220,8 @@ class CommitLog:
         if current is not None and current.file_from_offset == self.tail.file_from_offset:
             position = self.tail.wrote_position
             self.tail.close_file()
-            if self._write_buffer is not None:  # the head of BLANK; the rest of the file stays as it is
+            # only the head of the BLANK record is written; the rest of the file stays as it is
+            if self._write_buffer is not None:
                 self._write_buffer.write_out(min(position + END_FILE_MIN_BLANK_LENGTH, current.file_size))
             current.wrote_position = current.file_size
         file = self.files.create(offset, region)

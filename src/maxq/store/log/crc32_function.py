@@ -15,7 +15,7 @@ def _crc32(start: int, data: int, size: int) -> int:
     return isal_zlib.crc32(ctypes.string_at(data, size), start)
 
 
-#: For a build of isal that does not export its function.
+#: Used with a build of isal that does not export its C function.
 _by_python = _Function(_crc32)
 
 

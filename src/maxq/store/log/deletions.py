@@ -32,7 +32,7 @@ from maxq.runtime.interfaces import Disk
 
 log = logging.getLogger(__name__)
 
-#: The topic of the records. Nobody may send to it.
+#: Topic of the records of deletions. Nobody may send to it.
 DELETED_TOPIC: Final = "rmq_sys_maxq_deleted"
 #: The topic of the records that say what the tables of a DLedger group are (broker/dledger/table_records.py). Nobody
 #: may send to it either.
@@ -114,9 +114,9 @@ class Deletions:
         self.path = root / FILE_NAME
         self.unknown_before = 0
         self._rows: dict[str, int] = {}  # in the order of the log
-        self._doubtful: dict[str, int] = {}  # what the file says of the log that is replayed just now
+        self._doubtful: dict[str, int] = {}  # rows of the file about the part of the log that is being replayed
         self._changes = 0
-        self._saved: tuple[int, int] | None = self._moment  # of which moment the file is; None: of none
+        self._saved: tuple[int, int] | None = self._moment  # the state that the file has; None: there is no file
 
     @property
     def _moment(self) -> tuple[int, int]:

@@ -13,11 +13,12 @@ log see what was flushed; who looks further (replication) calls `write_buffered`
 
 from maxq.runtime.interfaces import Disk, MappedRegion
 
-#: Bytes that may wait: far more than a group has, and few enough to stay in the processor's cache as they come round.
+#: Most bytes that may wait: far more than a group has, and few enough to stay in the processor's cache when the ring is
+#: reused.
 RING_SIZE = 2 << 20
-#: A byte that is read has the kernel map so much around it (fault_around_bytes): a fault for 16 pages.
+#: Bytes that the kernel maps around a byte that is read (fault_around_bytes): one fault for 16 pages.
 _MAPPED_AT_ONCE = 64 << 10
-#: More than the records of most groups take.
+#: Bytes that are mapped ahead: more than the records of most groups take.
 _MAPPED_AHEAD = 512 << 10
 
 
@@ -36,7 +37,7 @@ class LogWriteBuffer:
         self._ring = memoryview(b"")
         self.written = 0
         self._from = 0  # position of the first byte that was made in this ring
-        self._mapped = 0  # what is ready to be written without a fault ends here
+        self._mapped = 0  # position up to which the ring can be written without a page fault
         self._take_ring(min(RING_SIZE, _power_of_two(file_size)))
 
     def _map_ahead(self) -> None:

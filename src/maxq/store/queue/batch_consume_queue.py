@@ -55,7 +55,8 @@ class BatchConsumeQueue:
         self.max_physical_offset = -1  # start of the last record that has a unit
         self.end_at_start = 0
         self.lives = 0
-        self._backed: MappedFile | None = None  # the file that is written, and up to which byte it has blocks
+        # the file that is written, whose blocks are allocated up to `_backed_end`
+        self._backed: MappedFile | None = None
         self._backed_end = 0
 
     @property

@@ -78,7 +78,7 @@ class ConsumeQueue:
         self.lives = 0
         self._on_mapped = on_mapped
         self._min_offset = 0
-        self._min_checked = -1  # the log's minimum for which _min_offset is right
+        self._min_checked = -1  # the log's minimum for which _min_offset was computed
         self._overwritten_from = _NOWHERE  # where the oldest file begins in which a unit was overwritten
 
     @property
@@ -158,7 +158,7 @@ class ConsumeQueue:
         for _ in range(gap):
             self.append(physical_offset, size, DAMAGED_TAGS_CODE)
         if gap > 0:
-            self.tail.max_physical_offset = physical_offset  # the record itself is still to come
+            self.tail.max_physical_offset = physical_offset  # the record itself has not been written yet
         self._attach()
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
@@ -292,7 +292,7 @@ class ConsumeQueue:
             if stop > start and (file.is_full or stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE >= least_pages):
                 found.append((file, start, stop))
             elif file.is_full and file.file_from_offset <= self._overwritten_from:
-                break  # older files were flushed when this one was
+                break  # files before this one were flushed when it was
         if self.ext is not None:
             found += self.ext.unflushed(least_pages * OS_PAGE_SIZE)
         return found

@@ -30,9 +30,9 @@ _FIRST_ADDRESS: Final = -(1 << 63)
 _HEAD: Final = struct.Struct(">hqqh")
 _END_BLANK: Final = 4
 _MAX_UNIT_SIZE: Final = 32767
-_ALLOCATED_BYTES: Final = 65_536  # blocks are asked for so many bytes at a time
-_MOST_A_UNIT: Final = 2 * 32_768  # with what is left empty at the end of a file
-_MOST_OF_STARTS: Final = 1 << 40  # what so many starts as there may have been have left empty
+_ALLOCATED_BYTES: Final = 65_536  # bytes for which blocks are allocated at a time
+_MOST_A_UNIT: Final = 2 * 32_768  # most bytes of a unit, with what is left empty at the end of a file
+_MOST_OF_STARTS: Final = 1 << 40  # most bytes that all starts together can have left empty
 
 
 class CqExtUnit(NamedTuple):
@@ -64,10 +64,10 @@ class ConsumeQueueExt:
         self._disk = disk
         self._files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self._is_loaded = False
-        self._others: list[MappedFile] = []  # of another size, or before such a one or a hole: nobody reads them
-        self._is_placed = False  # it is known where the next unit goes
-        self._begin = 0  # logical offset of the first file, while there is none
-        self._allocated = 0  # logical offset up to which the last file has blocks, from where units go
+        self._others: list[MappedFile] = []  # files that are not read: of another size, or before such a file or a gap
+        self._is_placed = False  # the place of the next unit is known
+        self._begin = 0  # logical offset at which the first file will begin, while there is none
+        self._allocated = 0  # logical offset up to which the last file has blocks
 
     @property
     def folder(self) -> PurePath:
@@ -236,7 +236,7 @@ class ConsumeQueueExt:
                 continue
             offset = int(entry.name)
             if files.last is not None and (files.last.end_offset != offset or entry.size != files.file_size):
-                self._others += files.files  # what lies before a hole is not read any more
+                self._others += files.files  # files before a gap are not read any more
                 files.files = []
             file = MappedFile(self._disk, files, offset, entry.size, position=entry.size)
             (files.files if entry.size == files.file_size else self._others).append(file)

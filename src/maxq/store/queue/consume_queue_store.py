@@ -28,7 +28,8 @@ from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
 
 log = logging.getLogger(__name__)
 
-#: Queues that may be mapped at a time (a mapping costs two descriptors); those mapped longest ago are given up.
+#: Most queues that are mapped at a time (a mapping takes two descriptors); those that were mapped longest ago are
+#: unmapped.
 MAX_MAPPED_QUEUES = 6000
 _LOOK_AT = 4
 
@@ -38,7 +39,7 @@ ASIDE_NAME = "deleted"
 LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _NAME_NO_QUEUES = ("%RETRY%", "rmq_sys_")
-#: Topics of what producers have not committed, and of what nobody decided.
+#: Topics with messages that producers have not committed, and with those that were given up.
 OF_TRANSACTIONS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
 
@@ -90,12 +91,13 @@ class ConsumeQueueStore:
         self.is_batch_topic: Callable[[str], bool] = lambda topic: False
         self.max_mapped = MAX_MAPPED_QUEUES
         self.before_release: Callable[[ConsumeQueue], None] | None = None
-        self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
-        self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
+        self._mapped: dict[ConsumeQueue, None] = {}  # mapped queues, in the order in which they were mapped
+        self._resting: dict[ConsumeQueue, None] = {}  # unmapped queues that have something to flush
         self._has_light_queues = False
-        self._numbered: dict[str, int] = {}  # deletions whose topics are numbered anew already, not yet dispatched
+        # topics that are numbered anew because of a deletion that has not been dispatched yet
+        self._numbered: dict[str, int] = {}
         self.set_aside: list[PurePath] = []
-        self._moving = Lock()  # held while files are moved aside, and while one is deleted
+        self._moving = Lock()  # held while files are moved aside, and while a queue is deleted
         size = context.config.mapped_file_size_consume_queue
         self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
         batch_size = context.config.mapper_file_size_batch_consume_queue
@@ -111,7 +113,7 @@ class ConsumeQueueStore:
             state = self.topics[name] = TopicWriteState(topic)
             state.is_delay_topic = topic == DELAY_TOPIC
             state.has_batch_queues = self.is_batch_topic(topic)
-            # with extension units, each record gets one
+            # with extension units, every record needs the hook
             state.has_dispatch_hook = self._context.config.enable_consume_queue_ext
         return state
 
@@ -378,7 +380,7 @@ class ConsumeQueueStore:
             folder = self._context.consume_queue_folder / topic
             if {entry.name for entry in disk.list(folder)} <= {str(queue.queue_id) for queue in gone}:
                 disk.delete_tree(folder)
-            else:  # other queues, or something that is not ours, stand there too
+            else:  # the folder also holds other queues, or files that are not MaxQ's
                 for queue in gone:
                     disk.delete_tree(queue.files.folder)
 

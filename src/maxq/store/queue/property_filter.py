@@ -147,7 +147,7 @@ class UnitSelector:
                     found.places,
                     bit_maps,
                 )
-            if found.end == at:  # its record is not in the log: whoever reads the unit deals with it
+            if found.end == at:  # its record is not in the log, which the reader of the unit handles
                 found.places.append(at)
                 found.end += CQ_STORE_UNIT_SIZE
 

@@ -37,8 +37,9 @@ log = logging.getLogger(__name__)
 _MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
 _SMALL_GAP = 64 * 1024
-_UNITS_LOOKED_AT = 16 * 1024  # bytes of a queue; the most that a pull with a filter walks
-_MOST_PARTS = 5_000  # of the log in one bulk answer: to ask whether one is in memory takes the loop some µs
+_UNITS_LOOKED_AT = 16 * 1024  # bytes of a queue; a pull with a filter examines no more
+# most ranges of the log in one bulk answer: asking whether one is in memory takes the event loop some µs
+_MOST_PARTS = 5_000
 
 
 class TagFilter(Protocol):
@@ -147,7 +148,8 @@ class MessageReader:
         continue from."""
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
-        if high < offset <= queue.taken_offset:  # another member has shown it; here dispatch waits for the disk
+        # another member has shown the message, and dispatch here waits for the disk
+        if high < offset <= queue.taken_offset:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
         elif high == 0:
             result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
@@ -215,7 +217,8 @@ class MessageReader:
             result.filtered_count = taken.scan.next_index - offset - taken.scan.message_count
         scan, result.cold, result.chunk, is_doubtful = taken
         if result.cold and (bulk is not None or result.chunk is not None or is_doubtful):
-            result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
+            # the message is not in memory, and copying it would wait for the disk
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE
             result.must_read_first = True
             return
         if bulk is not None:
@@ -253,7 +256,7 @@ class MessageReader:
         if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
             return _Taken(scan, [])
         if pull.bulk is not None:
-            if pull.bulk.omit == OMIT_RECORDS:  # nothing of them is read
+            if pull.bulk.omit == OMIT_RECORDS:  # no bytes of the records are read
                 return _Taken(scan, [])
             parts = _islands(scan.ranges)
             if len(parts) > _MOST_PARTS:
@@ -357,7 +360,7 @@ class MessageReader:
             file = self._commit_log.file_at(ranges[0][0])
             if file is None:
                 return None
-            here = max(1, bisect_left(ranges, (file.end_offset, 0)))  # those in this file
+            here = max(1, bisect_left(ranges, (file.end_offset, 0)))  # number of ranges in this file
             end_offset = min(file.end_offset, max_physical)
             position = gather(file.view, file.file_from_offset, end_offset, ranges[:here], out, position, bulk.omit)
             if position < 0:
@@ -413,7 +416,7 @@ class MessageReader:
             record = self._commit_log.record(unit.physical_offset)
             result.next_begin_offset = unit.base_offset + unit.batch_size
             result.last_physical_offset = unit.physical_offset
-            # a record that is rolled back is a filler over damage (damage.py)
+            # a record that is marked as rolled back covers damage (damage.py)
             if record is not None and len(record) == unit.size and not is_rolled_back(sys_flag_of(record)):
                 result.buffers.append(record)
                 result.message_count += unit.batch_size
@@ -543,7 +546,8 @@ class MessageReader:
                 if self._deletions.is_gone(topic, offset):
                     continue
                 record = self._commit_log.record(offset)
-                if record is not None and not is_rolled_back(sys_flag_of(record)):  # a filler over damage is no message
+                # a record that covers damage is no message
+                if record is not None and not is_rolled_back(sys_flag_of(record)):
                     result.buffers.append(record)
             if result.buffers or last < begin:
                 break
@@ -568,7 +572,7 @@ def _place_by_time(
     Args:
         next_readable: returns for a damaged index and an end the first index between them that can be read, or the end.
     """
-    runs: list[tuple[int, int]] = []  # of damaged ones that were met: first index, index behind the last
+    runs: list[tuple[int, int]] = []  # runs of places of damaged messages: first index, index behind the last
 
     def readable(index: int) -> int:
         """Return the first index from `index` on that can be read; `high` if there is none. No part is gone over

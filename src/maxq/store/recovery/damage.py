@@ -104,7 +104,7 @@ def _filler(file: MappedFile, damage: DamagedRange) -> bytes | None:
     if damage.size < MIN_RECORD_SIZE:
         return None
     place = damage.place or DamagedPlace(DAMAGED_TOPIC, 0, 0)
-    # REAL_TOPIC: a Java broker's delay service that reads the filler of a delayed message drops it there
+    # The property REAL_TOPIC makes a Java broker drop the filler of a delayed message.
     properties = f"{DAMAGED_PROPERTY}\x01{damage.size}\x02REAL_TOPIC\x01{DAMAGED_TOPIC}\x02REAL_QID\x010\x02".encode()
     topic = place.topic
     topic_size = len(topic.encode())

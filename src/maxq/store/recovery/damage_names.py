@@ -11,7 +11,7 @@ DAMAGED_PROPERTY: Final = "MAXQ_DAMAGED"
 DAMAGED_TOPIC: Final = "rmq_sys_maxq_damaged"
 #: Folder of the store with the bytes that were there.
 DAMAGED_FOLDER: Final = "damaged"
-#: All properties that a filler has. What a client sent has others too: every broker adds some to each message.
+#: All properties that a filler has. A message from a client has others, because every broker adds some.
 _OF_A_FILLER: Final = frozenset({DAMAGED_PROPERTY, "REAL_TOPIC", "REAL_QID"})
 
 

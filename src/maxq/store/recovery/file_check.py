@@ -53,7 +53,7 @@ class FileCheck:
         self._check_prop_crc = check_prop_crc
         self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
         self._row = array("q", bytes(8 * record_cy.SCAN_WIDTH))
-        self._timestamp = 0  # of the last good record
+        self._timestamp = 0  # store timestamp of the last good record
         self.position = 0
         self.records = 0
 
@@ -75,7 +75,7 @@ class FileCheck:
         began = self.position
         why = self._scan(stop)
         if why == record_cy.STOP_ROWS_FULL or self.is_done or (why != record_cy.STOP_BLANK and self.position > began):
-            return None  # what stopped it may only be the end of the step; the next one begins there
+            return None  # the step may have ended within a record; the next step begins with it
         if why == record_cy.STOP_BLANK and self._is_right_blank():
             self.position = self._end
             return None
@@ -87,7 +87,7 @@ class FileCheck:
             if self.position == stop:
                 return None
         if why == record_cy.STOP_END and self._end == self._file_size and self._end - self.position < 8:
-            self.position = self._end  # no room for a BLANK: never written by a broker, and harmless
+            self.position = self._end  # too little room for a BLANK record: no broker writes there, so it is harmless
             return None
         return self._damage(why)
 
@@ -119,7 +119,7 @@ class FileCheck:
 
     def _next_good(self, why: int) -> int:
         start = self.position
-        if why == record_cy.STOP_BAD_CRC:  # its structure is whole
+        if why == record_cy.STOP_BAD_CRC:  # the record's structure is intact
             stop = start + self._size_of_next()
             if stop == self._end or self._is_good(stop):
                 return stop
@@ -130,7 +130,8 @@ class FileCheck:
         while start < self._end:
             stop = min(start + STEP, self._end)
             self._region.load(start, stop)
-            piece = bytes(self._view[start : min(stop + 6, self._end)])  # whoever begins before `stop` shows its magic
+            # a record that begins before `stop` has its magic code within these bytes
+            piece = bytes(self._view[start : min(stop + 6, self._end)])
             at = piece.find(MAGIC_START, 4)
             while at >= 0:
                 if self._is_good(start + at - 4):

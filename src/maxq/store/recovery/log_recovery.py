@@ -164,9 +164,9 @@ class LogRecovery:
             self._report.cut_bytes = _used_bytes(bytes(file.view[end - file.file_from_offset :][: 64 << 20]))
             log.warning("the log is cut at %d: %s (%d bytes)", end, scan.torn_reason, self._report.cut_bytes)
         if file is not None:
-            # whole records behind the end must not come back when the log grows up to them again
+            # Whole records behind the end must not reappear when the log has grown up to them.
             clear(file.region, end - file.file_from_offset, file.file_size)
-        if not self._report.clean_exit:  # a process that was killed has left pages that no sync has seen
+        if not self._report.clean_exit:  # after a kill, pages may never have been synced
             for scanned, start, stop in commit_log.ranges(self._report.checked_from, end):
                 scanned.region.flush(start, stop)
         commit_log.open_at(end)

@@ -22,11 +22,11 @@ from maxq.store.log.log_search import find_record
 from maxq.store.recovery.damage import DamagedPlace, DamagedRange
 
 _ROWS = 4096
-_SCANNING = "checking the log"  # for those who are told of progress
+_SCANNING = "checking the log"  # title of this step for listeners of progress
 _SECTOR = 512
 _NO_SECTOR = bytes(_SECTOR)
 _PROPERTIES_LENGTH = 2  # bytes between topic and properties
-_STOP_LOST_SECTOR = 100  # beside the scanner's codes
+_STOP_LOST_SECTOR = 100  # reason of this module, beside the codes of the compiled scanner
 _REASONS = {
     record_cy.STOP_ZERO: "zeros",
     record_cy.STOP_BAD_MAGIC: "no magic code of a message",
@@ -85,7 +85,7 @@ class LogScanner:
         """Scan from the start of file number `first` to the end of the log."""
         scan = LogScan(end_offset=self._files[first].file_from_offset)
         self._total = sum(file.file_size for file in self._files[first:])
-        bad: list[DamagedRange] = []  # seen, but no good record behind them yet
+        bad: list[DamagedRange] = []  # damaged ranges behind which no good record has been found yet
         for number in range(first, len(self._files)):
             file = self._files[number]
             position, stop = self._scan_file(scan, file, bad)
@@ -163,7 +163,8 @@ class LogScanner:
         for number, (position, size, topic, properties) in enumerate(
             zip(*(rows[column : count * width : width] for column in columns), strict=True)
         ):
-            end = position + size - (0 if properties else 2)  # without properties their size, at the end, is zeros, too
+            # without properties, the length field at the end is zero, too
+            end = position + size - (0 if properties else 2)
             for sector in range(-(-topic // _SECTOR) * _SECTOR, end, _SECTOR):
                 if view[sector] == 0 and view[sector : sector + _SECTOR] == _NO_SECTOR:
                     return number, position, _STOP_LOST_SECTOR

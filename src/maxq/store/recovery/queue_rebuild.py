@@ -58,7 +58,7 @@ class QueueRebuild:
             For each queue of which the log has no message any more: how far its files say numbering had come.
         """
         self._queues.before_release = None
-        for queue in self._queues.mapped():  # those that were unmapped meanwhile were cleared then
+        for queue in self._queues.mapped():  # queues that were unmapped meanwhile were cleared then
             queue.clear_rest()
         numbers: dict[ConsumeQueue, int] = {}
         for queue, files in self._before.items():
@@ -89,7 +89,7 @@ class _OldUnits:
         """Return the queue offset of the unit of a record; None if there is none."""
         place = bisect_left(range(self._end), physical_offset, self._first, key=self._physical_offset)
         while place < self._end and self._unit(place) == (physical_offset, size, DAMAGED_TAGS_CODE):
-            place += 1  # places of lost messages point to the message behind them
+            place += 1  # the places of lost messages point to the message behind them
         return place if self.is_of(place, physical_offset, size) else None
 
     def is_of(self, queue_offset: int, physical_offset: int, size: int) -> bool:
@@ -131,7 +131,8 @@ def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tu
     high = last.end_offset // CQ_STORE_UNIT_SIZE
     if most is not None:
         high = max(low, min(high, most))
-        if _is_below(queue.unit(high - 1), physical_offset):  # nothing came since: one look instead of many
+        # the last unit is old, so nothing was added since: no search is needed
+        if _is_below(queue.unit(high - 1), physical_offset):
             low = high
     while low < high:
         middle = (low + high) // 2
@@ -142,7 +143,7 @@ def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tu
     unit = queue.unit(low - 1) if low > first else None
     if unit is None:
         return low, -1
-    if unit[1] == BLANK_UNIT_SIZE:  # nothing but pre-blank units: the queue begins with its first message
+    if unit[1] == BLANK_UNIT_SIZE:  # the queue has only pre-blank units, so it begins with its first message
         return first, -1
     return low, unit[0] if unit[2] == DAMAGED_TAGS_CODE else unit[0] + unit[1]
 

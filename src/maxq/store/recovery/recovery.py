@@ -32,7 +32,7 @@ from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)
 
-_DISPATCHING = "building queues and index"  # for those who are told of progress
+_DISPATCHING = "building queues and index"  # title of this step for listeners of progress
 
 
 class Recovery:
@@ -58,9 +58,9 @@ class Recovery:
         self._queue_faults = queue_faults
         self._report = report
         self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, inventory, report)
-        self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
+        self._last_ends: dict[ConsumeQueue, int] = {}  # queue → end of the record of its last unit in the inventory
         self._rebuild: QueueRebuild | None = None
-        self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come in queues without messages
+        self._numbers: dict[ConsumeQueue, int] = {}  # queue without messages → next queue offset
 
     def run(self) -> None:
         """Recover; the log is then open for writing and everything in it is dispatched. Blocks."""
@@ -74,19 +74,19 @@ class Recovery:
             self._checkpoint.not_later_than(scan.last_store_timestamp)
         end = scan.end_offset
         if self._context.config.broker_role == "SLAVE" and end <= self._commit_log.min_offset:
-            self._without_log()  # not one record: an empty slave, which may begin anywhere
+            self._without_log()  # there is no record: an empty slave, whose log may begin at any offset
             return
         self._report.min_offset, self._report.end_offset = self._commit_log.min_offset, end
         start = self._dispatch_start(end)
-        if scan.damages:  # units of damaged messages are written anew, as places
+        if scan.damages:  # the units of damaged messages are written again, as places
             start = max(self._commit_log.min_offset, min(start, scan.damages[0].physical_offset))
         orphans = self._units_in(scan.damages)
         self._number_behind(scan.damages)
-        if end == 0:  # no record is left: queues without a file of the log would be refused as those of a lost one
+        if end == 0:  # no record is left: queues without a log would be refused as those of a lost log
             self._inventory_file.remove()
             self._forget_queues()
         if self._inventory is not None and start < self._inventory.dispatched_offset:
-            # before the log may lose a file: a log that ends below a whole inventory has lost one
+            # Before files of the log may be removed: a log that ends below a complete inventory counts as damaged.
             self._inventory_file.save(self._inventory.numbers())
         self._cut_log(scan)
         for damage in scan.damages:
@@ -117,7 +117,7 @@ class Recovery:
 
     def _without_log(self) -> None:
         """Handle a store without a log: its queues and index belong to another log, or the log is gone."""
-        self._inventory_file.remove()  # first: with it a store without files of the log is one that has lost them
+        self._inventory_file.remove()  # first: with an inventory and no log, the next start would report a lost log
         self._forget_queues()
         self._deletions.replay_from(0)
         self._commit_log.open_at(0)
@@ -171,7 +171,7 @@ class Recovery:
         for topic, bounds in inventory.queues.items():
             for queue_id, (first, recorded) in bounds.items():
                 if first == recorded:
-                    continue  # all its messages are gone from the log, and its files with them
+                    continue  # all messages of the queue have left the log, and their files with them
                 queue = self._queues.find(topic, queue_id)
                 unit = None if queue is None else queue.unit(recorded - 1)
                 if queue is not None and queue.files.min_offset > first * CQ_STORE_UNIT_SIZE:
@@ -279,7 +279,7 @@ class Recovery:
         plain, indexed = dispatch.unindexed, dispatch.dispatcher
         if begin < index_start and self._context.config.message_index_enable:
             self._advance(plain, begin, index_start, damages)
-            begin = max(index_start, plain.dispatched_offset)  # it may have stepped over damage that reaches further
+            begin = max(index_start, plain.dispatched_offset)  # dispatch may have passed damage that reaches further
         self._advance(indexed, begin, end, damages)
         self._report.dispatched_records = plain.records + indexed.records
         indexed.records = 0
@@ -300,7 +300,7 @@ class Recovery:
                 continue
             stop = min(holes[0].physical_offset if holes else end, end)
             file = self._commit_log.file_at(dispatcher.dispatched_offset)
-            if file is not None:  # one after the other, so that progress can be told
+            if file is not None:  # one file after the other, so that progress can be reported
                 stop = min(stop, file.end_offset)
             stopped = self._dispatch.advance(dispatcher, stop)
             if stopped < stop:
@@ -382,7 +382,7 @@ class Recovery:
             del self._numbers[queue]
         for topic, bounds in recorded.items():
             if self._deletions.is_deleted_since(topic, begin):
-                continue  # these were the queues of the topic that was deleted since
+                continue  # these queues belonged to a topic that was deleted since
             for queue_id, (_, end) in bounds.items():
                 queue = self._queues.open(topic, queue_id)
                 self._numbers[queue] = max(self._numbers.get(queue, 0), end)

@@ -158,7 +158,7 @@ async def hold_last_places(
             if record is None:
                 break  # the BLANK at the end of a file
             message = decode_record(record)
-            del record  # it would keep the file mapped during a rest
+            del record  # a reference would keep the file mapped during the pause
             if _is_last_of_queue(queues, deletions, position, message):
                 return True
             position += message.store_size

@@ -12,7 +12,7 @@ from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.files.store_inventory import INVENTORY_FILE, StoreInventory
 
 _DEFAULT_MEMORY = 8 << 30
-_MEMBER = "dledger-"  # and the member's id: a folder of the store
+_MEMBER = "dledger-"  # prefix of a member's folder in the store; its id follows
 
 
 class StoreLock:
@@ -169,7 +169,7 @@ def refuse_lost_log(context: StoreContext, last: MappedFile | None, inventory: S
         return
     if inventory is not None and inventory.is_whole:
         if inventory.dispatched_offset == 0:
-            return  # a loss of power took the first file, of which nothing was durable
+            return  # a loss of power has removed the first file, of which nothing was durable
         reason = f"its queues were complete up to physical offset {inventory.dispatched_offset}"
     elif any(_has_files(context.disk, queues / topic.name) for topic in context.disk.list(queues) if topic.is_dir):
         reason = f"{queues} has queues of messages"

@@ -98,12 +98,12 @@ class CleanService:
         self.ledger: FileLedger | None = None
         self._passed_over = PassedOver(log)
         self._manual_runs = 0
-        self._kept = ("", 0)  # the log's last line about a file that is kept, and when it was said (monotonic, ms)
-        self._lacks_room = False  # what the log says could not be written down for want of room, when last tried
-        self._has_given_room = False  # a file of the log went for that, and did not help
+        self._kept = ("", 0)  # the last logged reason for keeping a file, and when it was logged (monotonic ms)
+        self._lacks_room = False  # at the last try, what the log has to say could not be written for lack of room
+        self._has_given_room = False  # a file of the log was deleted to make that room, which did not help
         self._expired: list[_Expired] = []
         self._expired_index: list[IndexFile] = []
-        self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
+        self._cleaned_to = -1  # the log's minimum for which queues and index were last cleaned
 
     async def run(self) -> None:
         """Delete expired files at intervals, until the task is cancelled."""
@@ -251,7 +251,7 @@ class CleanService:
             for batch in self._queues.batch_queues.values():
                 self._take_expired(batch, min_offset)
             if self._expired:
-                # first the inventory, then the files: after a crash in between they are only too many
+                # First the inventory, then the files: after a crash in between there are only too many files.
                 await self._queue_flusher.flush_thoroughly()
         self._expired_index += self._index.delete_expired(min_offset)
         await self._delete_expired()
@@ -262,7 +262,7 @@ class CleanService:
             return
         for some in self._expired:
             if some.queue is queue and some.lives == queue.lives:
-                some.files.extend(files)  # behind those that could not be deleted: a queue's files have no gap
+                some.files.extend(files)  # behind those that could not be deleted, because a queue's files have no gaps
                 return
         self._expired.append(_Expired(queue, queue.lives, files))
 

@@ -21,7 +21,7 @@ from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 
 _SIZES: Final = struct.Struct(">8xi8x")
-_UNITS_AT_ONCE: Final = 10_000  # some half a millisecond
+_UNITS_AT_ONCE: Final = 10_000  # units that are read at once, in some half a millisecond
 _QUEUES_AT_ONCE: Final = 200
 
 
@@ -47,7 +47,7 @@ class HiddenMessages:
         self._commit_log = commit_log
         self._queues = queues
         self._sizes: dict[tuple[str, int], _Sizes] = {}
-        self._shows: ConsumeQueue | None = None  # showed something of the log's first file, when last asked
+        self._shows: ConsumeQueue | None = None  # a queue that still needed the log's first file when it was last asked
         self.is_used = False
         self.needed_from: Callable[[], int | None] = lambda: None
 
@@ -136,7 +136,7 @@ class HiddenMessages:
 
     def _shows_some(self, queue: ConsumeQueue, file: MappedFile) -> bool:
         if self._queues.find(queue.topic, queue.queue_id) is not queue:
-            return False  # deleted
+            return False  # the queue was deleted
         first = queue.min_offset(self._commit_log.min_offset)
         if first >= queue.max_offset:
             return False

@@ -27,7 +27,7 @@ class TrustedTime:
         """`patience_ms()` returns for how long a forward jump of the wall clock is ignored."""
         self._clock = clock
         self._patience_ms = patience_ms
-        self._wall_ms = clock.wall_ms()  # was right at …
+        self._wall_ms = clock.wall_ms()  # the trusted wall time in ms …
         self._at_ms = clock.monotonic_ms()
         self._doubted_at_ms: int | None = None  # monotonic: since when the clock is ahead
 

@@ -13,7 +13,7 @@ from typing import Final
 from maxq.protocol.body.timer_checkpoint import MovedMessage
 from maxq.store.timer.timer_log import TimerUnit
 
-#: More than that are not named: a slave that takes over then takes some for delivered.
+#: Most messages that a checkpoint names: beyond, a slave that takes over counts some as delivered.
 _MOST: Final = 10_000
 
 
@@ -22,9 +22,9 @@ class MovedMessages:
 
     def __init__(self) -> None:
         self._slots: dict[int, MovedMessage] = {}
-        self._keys: dict[tuple[int, str], int] = {}  # own slot and key of moved messages → physical offset
+        self._keys: dict[tuple[int, str], int] = {}  # slot and key of a moved message → its physical offset
         self._is_known = False
-        self._known_from = 0  # position in the timer log
+        self._known_from = 0  # position in the timer log from which on moves are known
 
     def take(self, moved: tuple[MovedMessage, ...] | None, log_end: int) -> None:
         """Adopt the moved messages that a checkpoint lists. None means that a Java broker wrote the checkpoint: which

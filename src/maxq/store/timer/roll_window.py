@@ -46,5 +46,5 @@ def slot_within(window_ms: int, precision_ms: int, *, due_ms: int, now_ms: int) 
     if beyond < 0:
         return due_ms, MAGIC_DEFAULT
     half = window_ms // precision_ms // 2 * precision_ms
-    wait_ms = half if beyond < window_ms // 3 else window_ms  # the next round has time enough, too
+    wait_ms = half if beyond < window_ms // 3 else window_ms  # leaves enough time for the next round, too
     return now_ms + wait_ms, MAGIC_DEFAULT | MAGIC_ROLL

@@ -57,7 +57,7 @@ class TimerCheckpointFile:
         """Read the file, or create it. Blocks. Raises OSError if the disk refuses."""
         data = self._disk.read(self._path) if self._disk.exists(self._path) else b""
         self.is_new = not any(data[:SIZE])
-        if len(data) < FILE_SIZE:  # an old broker's, or a torn one
+        if len(data) < FILE_SIZE:  # written by an old broker, or incomplete
             data = data.ljust(FILE_SIZE, b"\0")
             self._disk.make_dirs(self._path.parent)
             self._disk.replace(self._path, data)

@@ -15,11 +15,12 @@ from maxq.store.timer.timer_log import TimerLog, TimerUnit
 from maxq.store.timer.timer_record import TimerRecord
 from maxq.store.timer.timer_wheel import Slot, TimerWheel
 
-#: Slots looked at for one page; a page of an empty stretch of the wheel costs some milliseconds.
+#: Most slots that are read for one page; an empty stretch of the wheel costs some milliseconds a page.
 SLOT_BUDGET: Final = 3_000
-#: Units looked at for one page, some 20 µs each with its message.
+#: Most units that are read for one page, some 20 µs each with their messages.
 UNIT_BUDGET: Final = 400
-#: Bytes of messages read for one page, which are copied; the message that passes it still belongs to the page.
+#: Bytes of messages after which a page ends; messages are copied, and the one that passes this limit still belongs to
+#: the page.
 BYTE_BUDGET: Final = 4 << 20
 
 WAITING, ROLLING, MARKER, LATE, LOST, UNREAD = "WAITING", "ROLLING", "MARKER", "LATE", "LOST", "UNREAD"

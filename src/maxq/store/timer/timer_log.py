@@ -36,7 +36,7 @@ MAGIC_DEFAULT: Final = 1
 MAGIC_ROLL: Final = 2
 MAGIC_DELETE: Final = 4
 MAGIC_MOVED: Final = 8
-#: Between the two times of a unit.
+#: Longest time between the two times of a unit, which are stored as a 32-bit difference.
 LONGEST_WAIT_MS: Final = (1 << 31) - 1
 BLANK_MAGIC: Final = -875286124  # 0xCBD43194
 
@@ -90,8 +90,9 @@ class TimerLog:
         """`root` is the store's folder, `file_size` mappedFileSizeTimerLog, bytes."""
         self._disk = disk
         self._files = MappedFileQueue(disk, root, "timerlog", file_size)
-        self._unsynced: dict[MappedFile, bytearray] = {}  # of each file what lies behind its flushed_position
-        self._suspect_end = 0  # what no sync has covered below this position was there when one failed
+        self._unsynced: dict[MappedFile, bytearray] = {}  # file → its bytes behind flushed_position
+        # after a failed sync: unsynced bytes below this position are written again before they are synced
+        self._suspect_end = 0
 
     def load(self) -> None:
         """Find the files. Blocks. Raises StoreRefusedError if one has another size, or is missing between others."""
@@ -228,7 +229,8 @@ class TimerLog:
         for file in reversed(list(self._files.files)):
             units = list(self.units(file.file_from_offset)) if file is self._files.last else self._of_file(file)
             found += [unit for unit in units if unit.physical_offset >= physical_offset]
-            first = next((unit for unit in units if not unit.is_moved), None)  # a moved one may be of any age
+            # a moved message may be of any age, so its unit does not count
+            first = next((unit for unit in units if not unit.is_moved), None)
             if first is not None and first.physical_offset < physical_offset:
                 break
         return found
@@ -302,7 +304,7 @@ class TimerLog:
         files = self._files.files[:2]
         if len(files) < 2 or files[0] in self._unsynced:
             return False
-        # from the end: nearly always the last unit tells, but a message may be moved behind much younger ones
+        # From the end: the last unit usually decides, but a message may have been moved behind much younger ones.
         view = files[0].view
         end = (files[0].file_size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE
         for stop in range(end, 0, -_SEARCH_STEP):

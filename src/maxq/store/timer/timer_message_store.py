@@ -64,7 +64,7 @@ class DeliveredSlots:
     """
 
     def __init__(self) -> None:
-        self._pairs: list[tuple[int, int]] = []  # times fall, positions rise
+        self._pairs: list[tuple[int, int]] = []  # (time, position) with falling times and rising positions
 
     def add(self, before_ms: int, position: int) -> None:
         """Note that the units before `position` (bytes in the timer log) in slots before `before_ms` are finished."""
@@ -134,13 +134,14 @@ class TimerMessageStore:
         self.moved = MovedMessages()
         self.is_refused = False
         self._version = DataVersion()
-        self._passed = (0, 0)  # another broker delivered what lies before this in the topic and was due before this
+        self._passed = (0, 0)  # queue offset and time below which another broker has delivered
         self._delivered_slots = DeliveredSlots()
-        self._stuck: set[int] = set()  # physical offsets of what has been named
+        self._stuck: set[int] = set()  # physical offsets of stuck messages that were logged
         self._open_ms: int | None = None
-        self._told_window_ms = 0  # of the broker whose wheel this one follows; 0: its own
-        self._told_precision_ms = 0  # of that broker
-        self._latest_ms = 0  # to which the read time had come before it went back
+        # window of the wheel that this one follows, as its broker reported it; 0: this broker's own
+        self._told_window_ms = 0
+        self._told_precision_ms = 0  # precision of that wheel
+        self._latest_ms = 0  # the read time that had been reached before it was set back
 
     # --- life ---
 
@@ -170,7 +171,7 @@ class TimerMessageStore:
         self.saved = self._file.checkpoint
         self._version = self.saved.data_version.copy()
         self.dedupe_position = self._file.dedupe_position
-        if self.dedupe_position is None:  # by the checkpoint's time: `_skip_to` moves the read time on
+        if self.dedupe_position is None:  # from the checkpoint's time: `_skip_to` moves the read time on
             self.dedupe_position = first_position(self._store, found.read_time_ms)
         # before its first checkpoint this timer has passed over nothing, whoever wrote the units
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
@@ -222,7 +223,7 @@ class TimerMessageStore:
         of them is read again."""
         if self._store.ledger is not None and self._file.dedupe_position is not None:
             self.topic.queue_offset = queue_offset
-        else:  # a Java broker's may tell of what its log has lost
+        else:  # the queue offset of a Java broker may count messages that its log has lost
             self.topic.read_from(queue_offset)
         self._pass_over_own()
 
@@ -356,7 +357,7 @@ class TimerMessageStore:
         if slot is None:
             self._say_stuck(record)
             return False
-        wait_ms = due - now if abs(due - now) <= LONGEST_WAIT_MS else 0  # a clock can be years off
+        wait_ms = due - now if abs(due - now) <= LONGEST_WAIT_MS else 0  # clocks may differ by years
         unit = TimerUnit(
             0, slot.last_position, magic, due - wait_ms, wait_ms, record.physical_offset, record.size,
             java_hash(record.real_topic),
@@ -402,7 +403,7 @@ class TimerMessageStore:
         round, because its slot has passed there."""
         if record.out_ms < self.read_time_ms:
             return True
-        if not self._told_window_ms:  # it may have another slot there
+        if not self._told_window_ms:  # a wheel that follows another may have the message in another slot
             return False
         return self._slot_for(self.slot_of(record.out_ms), self._roll_base(record))[0] < self.read_time_ms
 

@@ -110,7 +110,8 @@ class TimerRecovery:
         unit of the log and the number of its slot say."""
         if not self._disk.exists(self._wheel_path) or not self._disk.stat(self._wheel_path).size:
             return self._precision_ms
-        wheel = TimerWheel(self._disk, self._wheel_path, 1, read_only=True)  # its times are the slots' numbers
+        # opened with precision 1, so that its times are the numbers of the slots
+        wheel = TimerWheel(self._disk, self._wheel_path, 1, read_only=True)
         try:
             for _, slot in wheel.taken(1):
                 unit = self._log.read(slot.last_position)

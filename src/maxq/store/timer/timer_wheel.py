@@ -39,13 +39,13 @@ SLOT_SIZE: Final = 32
 WHEEL_SIZE: Final = SLOTS * SLOT_SIZE
 
 _SLOT: Final = struct.Struct(">qqqii")
-_PIECE: Final = 1 << 20  # bytes looked at together by `taken`
-_SLOTS_PER_PAGE: Final = OS_PAGE_SIZE // SLOT_SIZE  # the file is whole pages
+_PIECE: Final = 1 << 20  # bytes that `taken` examines together
+_SLOTS_PER_PAGE: Final = OS_PAGE_SIZE // SLOT_SIZE  # the file consists of whole pages
 _NO_SLOTS: Final = bytes(OS_PAGE_SIZE)
-#: Pages that are looked at together where nothing is likely: most of a lap.
+#: Pages that are examined together where no slot is expected to be used: in most of a lap.
 _TOGETHER: Final = 16
 _NOTHING: Final = bytes(_TOGETHER * OS_PAGE_SIZE)
-_PAGE_TAKES: Final = 8  # slots that are looked at one by one in the time of an empty page
+_PAGE_TAKES: Final = 8  # number of slots whose examination costs as much as that of an empty page
 _NEVER: Final = 1 << 62
 
 
@@ -59,7 +59,7 @@ class Slot(NamedTuple):
 
 
 EMPTY: Final = Slot(-1, -1, -1, 0)
-_BLANK: Final = Slot(0, 0, 0, 0)  # as a hole of the file reads
+_BLANK: Final = Slot(0, 0, 0, 0)  # the slot that is read from a hole of the file
 
 
 @dataclass(slots=True)
@@ -89,7 +89,8 @@ class TimerWheel:
         """
         self.precision_ms = precision_ms
         self.is_new = not disk.exists(path)
-        if not self.is_new and not read_only and disk.stat(path).size == 0:  # a Java broker died making it
+        # a Java broker was killed while it made the file
+        if not self.is_new and not read_only and disk.stat(path).size == 0:
             disk.delete(path)
             self.is_new = True
         try:
@@ -108,7 +109,7 @@ class TimerWheel:
             self._has_data[first:stop] = b"\1" * (stop - first)
         self._changed: dict[int, bytearray] = {}
         self._frozen: dict[int, bytearray] = {}
-        self._is_suspect = False  # a sync failed, and none has succeeded since
+        self._is_suspect = False  # a sync has failed, and none has succeeded since
         self._search: _Search | None = None
 
     def _make_durable(self) -> None:
@@ -219,7 +220,7 @@ class TimerWheel:
         page, at = divmod(self.slot_index(slot.time_ms) * SLOT_SIZE, OS_PAGE_SIZE)
         number = slot.time_ms // self.precision_ms
         search = self._search
-        if search is not None and number >= search.least:  # its page may have been looked at
+        if search is not None and number >= search.least:  # its page may have been examined already
             search.found = min(search.found, number)
         _SLOT.pack_into(self._page(page), at, number, slot.first_position, slot.last_position, slot.num, 0)
 
@@ -276,7 +277,7 @@ class TimerWheel:
             self._has_data[page] = 1
         if pages:
             start, end = min(pages) * OS_PAGE_SIZE, (max(pages) + 1) * OS_PAGE_SIZE
-            if self._is_suspect:  # what a sync covered that failed is among these pages
+            if self._is_suspect:  # pages that a failed sync covered are among these
                 self._region.write_again(start, end)
             self._is_suspect = True
             self._region.flush(start, end)

@@ -23,7 +23,7 @@ from maxq.store.tools.log_walk import Batch, LogWalk
 from maxq.store.tools.message_lines import is_deletion, is_filler
 from maxq.store.tools.store_files import Fault, StoreFiles
 
-_CHECKPOINT = struct.Struct(">qqqqqqI")  # the CRC is MaxQ's own
+_CHECKPOINT = struct.Struct(">qqqqqqI")  # MaxQ's form of the checkpoint, which has a CRC
 _CRC_POSITION = 48
 _CHECKPOINT_SIZE = 4096
 _CHECKPOINT_REMEDY = "brokers choose by it where recovery begins: move the file away to have everything recovered"
@@ -38,7 +38,7 @@ class CheckReport:
     records: int = 0
     units: int = 0
     index_entries: int = 0
-    damaged_ranges: int = 0  # of the log, filled or not
+    damaged_ranges: int = 0  # number of damaged ranges of the log, filled or not
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -81,7 +81,7 @@ class StoreCheck:
         self._open_queues = open_queues
         self._progress = progress
         self._walk = LogWalk(files, progress)
-        self._lookup = LogWalk(files)  # for single records, beside the pass
+        self._lookup = LogWalk(files)  # reads single records, independently of the pass over the log
         self._fillers: list[str] = []
         self._checkpoint_notes: list[str] = []
         self._filled = files.filled_ranges()

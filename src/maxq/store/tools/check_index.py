@@ -31,7 +31,8 @@ class _Entry(NamedTuple):
     number: int
     is_last: bool
     entry: IndexEntry
-    counted_from: int  # what its seconds count from: begin time, for entry 1 the end of the file before; -1 unknown
+    # time from which its seconds count: the file's begin time; for entry 1 the end time of the file before; -1: unknown
+    counted_from: int
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class _Gap:
     file: str
     position: int
     first_offset: int
-    first_end: int  # behind the first record
+    first_end: int  # physical offset behind the first record
     last_offset: int
     records: int
 
@@ -70,14 +71,15 @@ class IndexCheck:
         self._is_damaged = is_damaged
         self._log_start = files.log[0].from_offset if files.log else 0
         self._confirmation = confirmation
-        self._entries = 0  # looked at here, and not by `confirmation`
+        self._entries = 0  # entries that were examined here and not by `confirmation`
         self._gaps: list[_Gap] = []
         self._gap_open = False
-        self._came_back: set[int] = set()  # messages that were filled once; physical offsets
+        # physical offsets of messages that were restored after a filler had covered them
+        self._came_back: set[int] = set()
         self._readers = self._all_readers()
-        self._reader: IndexReader | None = None  # of the file that the cursor is in
-        self._end_before = -1  # end time of the file before; the oldest one may have had one that was deleted
-        self._last_place: tuple[str, int] | None = None  # of the last entry, once all have been passed
+        self._reader: IndexReader | None = None  # reader of the current file
+        self._end_before = -1  # end time of the file before; the file before the oldest one may have been deleted
+        self._last_place: tuple[str, int] | None = None  # place of the last entry, set when all have been passed
         self._current()
 
     @property
@@ -264,7 +266,7 @@ class IndexCheck:
                     continue  # new and empty
                 reader = IndexReader(self._files, file, geometry)
             except FileNotFoundError:
-                continue  # cleaned up under our eyes
+                continue  # deleted during the check
             except (StoreError, ValueError) as error:
                 self.faults.append(Fault(self._files.name(file.path), 0, str(error), _REBUILD))
                 continue
@@ -329,7 +331,7 @@ class IndexCheck:
             if stored[position : position + SLOT_SIZE] != wanted[position : position + SLOT_SIZE]:
                 value = int.from_bytes(stored[position : position + SLOT_SIZE], "big", signed=True)
                 if newest and self._files.has_abort and value > reader.entry_count:
-                    continue  # written since we read the header
+                    continue  # written since the header was read
                 slot = position // SLOT_SIZE
                 real = int.from_bytes(wanted[position : position + SLOT_SIZE], "big")
                 what = f"slot {slot} points to entry {value}, its newest entry is {real}"

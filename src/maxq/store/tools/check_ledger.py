@@ -21,7 +21,7 @@ class LedgerCheck:
 
     def __init__(self, files: StoreFiles) -> None:
         self._files = files
-        self._ends: dict[int, int] = {}  # entry → position behind it
+        self._ends: dict[int, int] = {}  # index of an entry → position behind it
         self._wanted = -1
         self.faults: list[Fault] = []
         self.notes: list[str] = []
@@ -86,7 +86,7 @@ class LedgerCheck:
             if stop not in (STOP_BAD, STOP_BAD_CRC, STOP_ZERO):
                 return index, term, True
             found = -1
-            if stop != STOP_ZERO or holds_data(region, position, len(view)):  # zeros may be damage, too
+            if stop != STOP_ZERO or holds_data(region, position, len(view)):  # zeros may be damage if data follows
                 found, _ = find_entry(view, position + 1, len(view), file.from_offset, index)
             if found < 0:
                 if stop != STOP_ZERO and index != ANY_INDEX and not self._files.is_live:

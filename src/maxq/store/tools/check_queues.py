@@ -34,7 +34,7 @@ class _Missing:
 
     first: int  # queue offsets
     last: int
-    physical_offset: int  # of the first
+    physical_offset: int  # physical offset of the first of them
     last_physical_offset: int
 
 
@@ -88,7 +88,7 @@ class QueueCheck:
     ) -> None:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
-        self.visible_end = 1 << 62  # of a DLedger log: behind it nothing is known to be committed
+        self.visible_end = 1 << 62  # in a DLedger log, entries behind this offset may not be committed
         self._files = files
         self._topics = TopicNames(files)
         self._expectation_at = expectation_at
@@ -101,8 +101,8 @@ class QueueCheck:
         self._deleted = deleted
         self._confirmation = confirmation
         self._open_queues = open_queues
-        self._units = 0  # confirmed here, and not by `confirmation`
-        self._end = 0  # physical offset behind the last record whose unit was
+        self._units = 0  # units that were confirmed here and not by `confirmation`
+        self._end = 0  # physical offset behind the last record that has a unit
         self._batches: dict[tuple[str, int], dict[int, Expectation]] = {}
 
     @property
@@ -234,7 +234,7 @@ class QueueCheck:
         if found[:2] != wanted[:2] or found.tags_code > MAX_EXT_ADDRESS:
             return False
         tags_code = queue.ext.tags_code(found.tags_code)
-        return tags_code is None or tags_code == wanted.tags_code  # None: whoever selects looks at the message itself
+        return tags_code is None or tags_code == wanted.tags_code  # None: the reader filters by the message itself
 
     # -- one queue, after the log --
 
@@ -330,7 +330,7 @@ class QueueCheck:
     def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue, elsewhere: Collection[int]) -> None:
         """Report units that matched no message of the walk over the log; neighbours are reported together."""
         reported = {wrong.queue_offset for wrong in queue.wrong}
-        first: tuple[int, QueueEntry] | None = None  # of the run of units that must not be there
+        first: tuple[int, QueueEntry] | None = None  # first unit of a run of units that should not exist
         last = -1
         for index, unit, leading in self._unconfirmed(queue):
             stands = index in reported or index in elsewhere or self._may_stand(key, index, unit, leading)
@@ -341,7 +341,7 @@ class QueueCheck:
                 first = first or (index, unit)
                 last = index
                 if index > queue.confirmed.last and not unit.is_good:
-                    break  # behind the last good unit everything may be old bytes
+                    break  # bytes behind the last good unit may be old
         if first is not None:
             self._report_units(key, queue, first, last)
 

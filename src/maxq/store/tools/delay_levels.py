@@ -16,7 +16,7 @@ from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
-_PROBES: Final = 5  # units of a queue that must agree
+_PROBES: Final = 5  # units of a queue that must agree for a level to be inferred
 _SECOND_MS: Final = 1000
 
 

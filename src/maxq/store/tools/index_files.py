@@ -26,7 +26,7 @@ _SLOT: Final = struct.Struct(">i")
 
 _DEFAULT_SLOTS: Final = 5_000_000
 _DEFAULT_ENTRIES: Final = 20_000_000
-_PROBE: Final = 200  # entries looked at to tell one geometry from another
+_PROBE: Final = 200  # entries that are read to distinguish two geometries
 
 
 class IndexHeader(NamedTuple):
@@ -37,7 +37,7 @@ class IndexHeader(NamedTuple):
     begin_physical_offset: int
     end_physical_offset: int
     hash_slot_count: int
-    index_count: int  # the next entry's number
+    index_count: int  # number of the next entry
 
 
 class IndexEntry(NamedTuple):
@@ -137,7 +137,7 @@ def _candidates(size: int, slots: int) -> Iterator[Geometry]:
     if slots:
         yield Geometry(slots, (room - SLOT_SIZE * slots) // ENTRY_SIZE)
         return
-    # entries fill what the slots leave: 4 s + 20 e = room
+    # Entries fill what the slots leave: 4 s + 20 e = room.
     for count in range((room // SLOT_SIZE) % 5 or 5, room // SLOT_SIZE, 5):
         yield Geometry(count, (room - SLOT_SIZE * count) // ENTRY_SIZE)
 

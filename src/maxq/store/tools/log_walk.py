@@ -24,7 +24,7 @@ _ROWS: Final = 2048
 _PAGE: Final = 64 << 10  # larger than most messages
 #: Bytes before the record of a DLedger entry.
 ENTRY_HEAD: Final = 48
-_SIZE_AT, _INDEX_AT, _TERM_AT = 4, 8, 16  # of an entry
+_SIZE_AT, _INDEX_AT, _TERM_AT = 4, 8, 16  # positions of size, index and term in an entry
 _OTHER_MEMBERS: Final = "see the other members"
 _FILLER_MAGIC: Final = b"\xff\xff\xff\xff"
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
@@ -109,7 +109,7 @@ class LogWalk:
         for number, file in enumerate(self.files.log):
             view = self._view(file)
             if view is None:
-                continue  # cleaned up under our eyes
+                continue  # deleted during the check
             reader = self._dledger_file if self.files.holds_entries(file) else self._file
             at_end = yield from reader(number, file, view, done)
             self._release(file)
@@ -219,7 +219,7 @@ class LogWalk:
         if good < 0 and self._a_later_file_begins_well(number):
             good = _find_blank(view, position + 1)
         if rc.scan(view, position, len(view), file.from_offset, self._single)[0]:
-            return position  # a broker was just writing here
+            return position  # a broker was writing this record
         if good < 0:
             return None
         damage = Damage(file, position, good, REASONS[stop])
@@ -241,7 +241,7 @@ class LogWalk:
     def _tail(self, file: DataFile, view: memoryview, position: int, stop: int) -> None:
         if stop == rc.STOP_ZERO:
             return
-        if self.files.is_live:  # it may be held up for long in the middle of a record, by the disk or a busy machine
+        if self.files.is_live:  # the broker may be held up in the middle of a record, by the disk or by other processes
             name = self.files.name(file.path)
             self.notes.append(f"{name}: byte {position}: the running broker has not finished this record yet")
         else:
@@ -257,7 +257,7 @@ class LogWalk:
         """Yield the records of a DLedger data file, whose entries have 48-byte heads, as `_file` does."""
         position = min(max(0, self._ledger.begin_position - file.from_offset), len(view))
         follows, term = self._known_index, self._last_term
-        is_next = False  # the entry at `position` is behind the one before, whatever its index says
+        is_next = False  # the entry at `position` follows the one before, whatever its index says
         while True:
             begun = position
             position, index, term, stop = entries.scan_entries(
@@ -267,7 +267,7 @@ class LogWalk:
                 count = index - int.from_bytes(view[begun + _INDEX_AT : begun + _INDEX_AT + 8], "big") + 1
                 if count > 1 or follows != entries.ANY_INDEX:
                     self._known_index, self._last_term = index, term
-                else:  # nothing confirms its index
+                else:  # its index is not confirmed by another entry
                     following, next_index = entries.find_entry(view, position, len(view), file.from_offset, follows)
                     index = min(index, next_index - 1) if following == position else index
                     if is_next:
@@ -405,7 +405,7 @@ def _find_blank(view: memoryview, start: int) -> int:
 def _used_bytes(view: memoryview) -> int:
     """Return the start of the zeros at the end of a file, rounded to a page. A page of zeros within a message may be
     mistaken for them."""
-    low, high = 0, -(-len(view) // _PAGE)  # pages before `low` hold something, those from `high` on do not
+    low, high = 0, -(-len(view) // _PAGE)  # pages before `low` have data, pages from `high` on have none
     while low < high:
         middle = (low + high) // 2
         if any(bytes(view[middle * _PAGE : (middle + 1) * _PAGE])):

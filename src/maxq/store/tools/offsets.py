@@ -17,7 +17,7 @@ from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, BatchQueueFiles, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 
-_QUEUES_MAX: Final = 1 << 16  # a number above is no broker's
+_QUEUES_MAX: Final = 1 << 16  # queue ids are below this; a larger one is damage
 
 
 @dataclass(slots=True)
@@ -155,7 +155,8 @@ def _add_from_files(files: StoreFiles, table: OffsetTable, key: tuple[str, int],
     if key in table.queues:
         table.queues[key].max_offset = max(table.queues[key].max_offset, last + 1)
     else:
-        table.widen(*key, last + 1, last + 1)  # nothing in the log any more: the numbering goes on
+        # the log has no message of it any more: numbering continues behind the last
+        table.widen(*key, last + 1, last + 1)
 
 
 def _last_units(queue: QueueFiles) -> Any:

@@ -73,7 +73,7 @@ class UnitFiles:
         self.sequence = sequence
         self.window = Window()
         self._region: MappedRegion | None = None
-        self._mapped = -1  # place in the sequence of the file that is mapped
+        self._mapped = -1  # index in `sequence` of the file that is mapped
 
     @property
     def start(self) -> int:
@@ -115,7 +115,8 @@ class UnitFiles:
         number = (position - self.start) // self.sequence[0].size
         if number < len(self.sequence) and self._holds(number, position):
             return number
-        return next((place for place in range(len(self.sequence)) if self._holds(place, position)), -1)  # files miss
+        # -1: files are missing
+        return next((place for place in range(len(self.sequence)) if self._holds(place, position)), -1)
 
     def _holds(self, number: int, position: int) -> bool:
         file = self.sequence[number]
@@ -128,7 +129,7 @@ class UnitFiles:
             try:
                 self._region = self._files.disk.map(file.path, file.size, read_only=True)
             except FileNotFoundError:
-                return False  # cleaned up under our eyes
+                return False  # deleted during the check
             self._mapped = number
             self.window.show(self._region.view, file.from_offset)
         return True

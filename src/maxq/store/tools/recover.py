@@ -98,7 +98,7 @@ def recover(
     if rebuild:
         _forget_indexes(files, StoreContext(config, files.disk, clock, StoreIdentity()))
     store = MessageStore(config, disk=files.disk, clock=clock, broker=StoreIdentity())
-    for topic in sorted(TopicNames(files).batch):  # a broker tells the store so when it has read topics.json
+    for topic in sorted(TopicNames(files).batch):  # a broker tells the store these topics when it has read topics.json
         store.queues.topic_write_state(topic).has_batch_queues = True
     report = store.load(progress)
     store.close()
@@ -137,7 +137,7 @@ def recovery_json(report: RecoveryReport) -> dict[str, Any]:
 def _forget_indexes(files: StoreFiles, context: StoreContext) -> None:
     lock = StoreLock(context)
     with refusing(context):
-        lock.take()  # nothing goes below a broker that runs
+        lock.take()  # refuses while a broker runs on the store
         try:
             _delete_indexes(files.disk, files, InventoryFile(context))
         finally:
@@ -146,7 +146,7 @@ def _forget_indexes(files: StoreFiles, context: StoreContext) -> None:
 
 def _delete_indexes(disk: Disk, files: StoreFiles, inventory_file: InventoryFile) -> None:
     inventory = inventory_file.load()
-    if inventory is not None:  # with the numbers alone the queues are written over
+    if inventory is not None:  # knowing how far numbering had come is enough to write the queues again
         inventory_file.save(inventory.numbers())
     if disk.exists(files.root / "checkpoint"):
         disk.delete(files.root / "checkpoint")
@@ -301,7 +301,7 @@ class Rehearsal:
         if unit.physical_offset < self._log_start:
             return
         if self._original.dledger and unit.physical_offset >= self._log_end:
-            self._uncommitted += 1  # Java's abnormal recovery dispatches such, too
+            self._uncommitted += 1  # Java's recovery after a crash dispatches uncommitted entries, too
         elif is_same:
             report.units += 1
             report.equal += 1
@@ -309,7 +309,7 @@ class Rehearsal:
             report.remarks.append(f"{what} pointed to no message")
         elif found is not None and found.is_good:
             report.units += 1
-            report.repaired += 1  # the check tells whether it is right now
+            report.repaired += 1  # the check at the end tells whether it is right now
         else:
             report.units += 1
             report.obstacles.append(f"{what} would be lost")

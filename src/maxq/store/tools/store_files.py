@@ -21,7 +21,7 @@ from maxq.store.recovery.filled_ranges_file import FILLED_RANGES_FILE, decode_ra
 
 #: Settings that name folders of the log; storePathCommitLog may name several.
 _LOG_FOLDERS: Final = ("storePathCommitLog", "storePathDLedgerCommitLog")
-#: messageDelayLevel of an untouched broker.
+#: Value of messageDelayLevel unless it was changed.
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -53,7 +53,7 @@ class StoreSettings:
     """Settings of the broker that the files do not show; defaults are RocketMQ's."""
 
     log_folders: tuple[PurePath, ...] = ()  # empty: <root>/commitlog
-    hash_slots: int = 0  # 0: infer
+    hash_slots: int = 0  # slots of an index file; 0: inferred from the files
     index_entries: int = 0
     index_enabled: bool = True
     delay_levels_ms: tuple[int, ...] = ()  # delay_levels_ms[0] is level 1
@@ -307,7 +307,7 @@ class StoreFiles:
                 continue
             files.append(DataFile(path, int(entry.name), entry.size))
         if files and files[-1].size == 0:
-            files.pop()  # created, and the power went: every broker deletes it at start
+            files.pop()  # created just before a loss of power; brokers delete such a file at the start
         if not unit_size:
             return files
         usual = Counter(file.size for file in files).most_common(1)[0][0] if files else 0

@@ -50,7 +50,7 @@ class OfflineTransactions:
         """Return the outcome of a transaction, by its id. Reads the whole log."""
         forms = [message for message in self._messages() if transaction in (message.uniq_key, message.offset_msg_id)]
         keys = {message.uniq_key for message in forms}
-        if transaction not in keys:  # it was an offset message id
+        if transaction not in keys:  # the transaction id was an offset message id
             forms = [message for message in self._messages() if message.uniq_key in keys]
         open_keys = {message.uniq_key or "" for message in self.open()}
         return verdict(open_keys, forms), forms
@@ -76,7 +76,7 @@ class OfflineTransactions:
                 if table.get(f"{topic}@{GROUP}")
             }
         except (FileNotFoundError, KeyError, TypeError, ValueError, MaxQError):
-            return {}  # then all of it is read
+            return {}  # then the whole log is read
 
     def _queue(self, topic: str, first: int) -> Iterator[MessageExt]:
         sequence = self._files.queues.get((topic, 0))

@@ -105,7 +105,8 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         return stats
 
     def _offsets_of(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        if self._is_static(topic):  # who puts the parts together must know where there is none, also after a reset
+        # whoever adds up the parts must see that this part has no offset, also after a reset
+        if self._is_static(topic):
             consumer_offset = self._offsets.query_committed(group, topic, queue_id)
         else:
             consumer_offset = max(self._offsets.query_offset(group, topic, queue_id), 0)

@@ -165,7 +165,8 @@ class AdminOffsetProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
         refuse_if(validate_reader(target), ResponseCode.NO_PERMISSION)
-        topic = fields.opt_str("topic") or ""  # as it was judged: a name with blanks around it is another name
+        # as access control has judged it: with blanks around it, it is another name
+        topic = fields.opt_str("topic") or ""
         is_offline = fields.opt_bool("offline")
         turns = Turns()
         for name in [topic] if topic.strip() else sorted(self._offsets.which_topic_by_consumer(source)):

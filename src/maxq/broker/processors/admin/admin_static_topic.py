@@ -50,7 +50,7 @@ class AdminStaticTopicProcessor(RequestProcessor):
         self._check_numbers(mapping)
         self._mappings.update(mapping, force=fields.opt_bool("force"))
         if not self._topics.update_topic_config(config):
-            self._topics.update_data_version()  # slaves and name servers look at it
+            self._topics.update_data_version()  # slaves and name servers notice the change by the version
             self._topics.announce(topic)
         await self._mappings.persisted()
         await self._topics.published()

@@ -24,7 +24,7 @@ from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import TOOLS
 
-_SECOND_MS: Final = 1000  # timerPrecisionMs: the wheel's times are multiples of it
+_SECOND_MS: Final = 1000  # the wheel's times are multiples of it if timerPrecisionMs is so
 
 
 class AdminTimerProcessor(RequestProcessor):

@@ -54,8 +54,8 @@ from maxq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
-_DELETED_AT_ONCE: Final = 100  # topics that one record deletes
-_Outcome: TypeAlias = "asyncio.Future[ResponseCode] | None"  # of Acknowledgement
+_DELETED_AT_ONCE: Final = 100  # most topics that one record deletes
+_Outcome: TypeAlias = "asyncio.Future[ResponseCode] | None"  # what `Acknowledgement.when` is given to answer with
 _MAX_PERM: Final = 15  # inherit 1, write 2, read 4, priority 8
 
 
@@ -210,7 +210,8 @@ class AdminTopicProcessor(RequestProcessor):
         if not self._settings.broker.clear_retry_topic_when_delete_topic:
             return []
         ends = tuple(name.removeprefix(RETRY_PREFIX) for name in pop_retry_topics(topic, ""))
-        of_log = (name.decode(errors="replace") for name in list(self._store.topics))  # the table may lack some
+        # topics of the log that the table may not have
+        of_log = (name.decode(errors="replace") for name in list(self._store.topics))
         names = {name for name in (*self._topics.topic_config_table, *of_log) if name.endswith(ends)}
         return sorted(name for name in names if is_retry_topic(name) and self._is_pop_retry_topic(name, topic))
 

@@ -32,7 +32,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.interfaces import Clock
 
-#: Longest wait, in ms: a slave that is gone is forgotten by then.
+#: Longest wait in ms; a slave that is gone has been forgotten by then.
 MOST_MS: Final = 30_000
 #: Assumed for a slave that does not name a version: it has everything that will ever be set.
 _ALL: Final = 1 << 62
@@ -63,11 +63,11 @@ class TableChangesProcessor(RequestProcessor):
     ) -> None:
         self._topics = topics
         self._groups = groups
-        self._offsets_set = clock.wall_ms()  # more than any that a run of this broker before has counted
-        self._changed = asyncio.Event()  # replaced by each change and each who waits for one, for all were woken
-        self._waiting = 0  # for copies
-        self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
-        self._heard = asyncio.Event()  # replaced by each question
+        self._offsets_set = clock.wall_ms()  # starts above every number that an earlier run of this broker has used
+        self._changed = asyncio.Event()  # set and replaced by each change, because all waiting tasks wake
+        self._waiting = 0  # changes that wait until slaves have copied them
+        self._asked: dict[Connection, _Versions] = {}  # connection of a slave that asks → the versions that it has
+        self._heard = asyncio.Event()  # set and replaced when a slave asks
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}

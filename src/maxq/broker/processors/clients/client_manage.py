@@ -84,7 +84,7 @@ class ClientManageProcessor(RequestProcessor):
         done = 0
         for data in heartbeat.consumer_data_set:
             for subscription in data.subscription_data_set:
-                if not subscription.is_tag_type:  # its outcome is remembered
+                if not subscription.is_tag_type:  # compiled here, one in each turn, and then found in a cache
                     known_expression(subscription.expression_type, subscription.sub_string)
                     await asyncio.sleep(0)
             if channel.connection.is_closed:

@@ -104,7 +104,8 @@ class ConsumerManageProcessor(RequestProcessor):
         read_at = fields.opt_long("maxqReadAt")
         why = validate_reader(group)
         if why is not None and read_at is not None:
-            return request.reply(ResponseCode.SUCCESS, why)  # a slave of an earlier version would ask again for ever
+            # success all the same: a slave of an earlier version would repeat the request without end
+            return request.reply(ResponseCode.SUCCESS, why)
         refuse_if(why, ResponseCode.NO_PERMISSION)
         if not self._groups.contains_subscription_group(group) and not self._may_begin_here(fields):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")

@@ -32,14 +32,15 @@ from maxq.remoting.connection import Connection, Processor
 
 log = logging.getLogger(__name__)
 
-#: How old a route may be: members of a group ask every 20 s each, the name server should not hear all of them.
+#: Oldest route in ms that is still used. Every member of a group asks every 20 s; not all of these requests should
+#: reach the name server.
 ROUTE_MAX_AGE_MS: Final = 5_000
 _MOST_ROUTES: Final = 10_000
 
 #: (sorted queues, a member's place, how many members) → its queues.
 Strategy = Callable[[list[MessageQueue], int, int], list[MessageQueue]]
 
-#: Asks a name server; None when it knows no route.
+#: Asks a name server for the route of a topic; gives None if it has none.
 TopicRouteSource = Callable[[str], Awaitable[TopicRouteData | None]]
 
 

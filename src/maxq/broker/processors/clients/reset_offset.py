@@ -71,7 +71,7 @@ class ResetOffsetProcessor(RequestProcessor):
         if self._settings.broker.use_server_side_reset_offset or fields.opt_str("lo") == "false":
             table = await self._wanted_here(group, config, timestamp, fields)
             if not fields.opt_bool("maxqOnlyChecks"):
-                # a part of a static topic that goes back: members that pull are in an earlier part
+                # in a part of a static topic to which the group goes back, -1: members that pull are in an earlier part
                 committed = dict.fromkeys(table, -1) if fields.opt_bool("maxqGoesBack") else table
                 self._offsets.assign_reset_offsets(topic, group, table, committed)
                 await self._offsets.set_is_kept()
@@ -161,7 +161,7 @@ class ResetOffsetProcessor(RequestProcessor):
             told = bodies.get(member.language)
             if told is None:
                 told = bodies[member.language] = await self._encoded(member.language, topic, table)
-            if not member.connection.is_closed:  # by now
+            if not member.connection.is_closed:  # it may have closed meanwhile
                 command = RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(ext), told)
                 member.connection.send_oneway(command)
             await turns.rest()

@@ -34,7 +34,7 @@ class DeferredReplies:
         self._clock = env.clock
         self._guard = env.guard
         self._reading: set[asyncio.Task[None]] = set()
-        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
+        self._waiting: set[asyncio.Task[None]] = set()  # tasks that wait for a quota
 
     def when_allowed(
         self,
@@ -136,7 +136,7 @@ class DeferredReplies:
     def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         try:
             return self._again(connection, request)
-        except Exception as error:  # nobody else would answer
+        except Exception as error:  # without it the client would get no answer
             return failure_reply(request, error)
 
     async def _bring_in(
@@ -147,7 +147,7 @@ class DeferredReplies:
         self._fast_failure.pulls.enter()
         try:
             await COLD_READS.run(result.bring_in)
-        except Exception as error:  # nobody else would answer
+        except Exception as error:  # without it the client would get no answer
             reply = failure_reply(request, error)
             reply.remark = f"the messages could not be read from the disk: {reply.remark}"
             return reply

@@ -32,9 +32,9 @@ from maxq.store.store_results import OMIT_RECORDS, BulkRead, GetMessageResult, G
 log = logging.getLogger(__name__)
 
 _SHORT_POLLING_FLOOR_MS = 1
-_QUOTA_WAIT_MS = 1000  # of a pull that may not be held, when its group is above its quota
+_QUOTA_WAIT_MS = 1000  # longest wait, in ms, of a pull that may not be held and whose group is above its quota
 _ROUNDS = 10  # reads of one parked pull for one arrival
-_MAX_BYTES = 128 << 20  # of a pull that names no limit
+_MAX_BYTES = 128 << 20  # most bytes of a pull that states no limit
 _OMITTED = {"body": OMIT_BODY, "body,properties": OMIT_BODY_AND_PROPERTIES, "records": OMIT_RECORDS}
 
 _CODES: dict[GetMessageStatus, ResponseCode] = {
@@ -61,7 +61,7 @@ class _Outcome(NamedTuple):
     code: ResponseCode
     remark: str
     suggested_id: int  # of the broker to ask next
-    is_ahead: bool = False  # of this slave's copy of the queue: worth a short wait
+    is_ahead: bool = False  # the reader is ahead of this slave's copy of the queue: a short wait may help
 
 
 class PullMessageProcessor:
@@ -157,7 +157,7 @@ class PullMessageProcessor:
             self._tell_of_reset(connection, request, pull)
             return True
         outcome = self._read(pull, held.offset)
-        for _ in range(_ROUNDS):  # one arrival may bring more than one read looks at
+        for _ in range(_ROUNDS):  # one read may not see all that one arrival brought
             if last or outcome.code not in _NOTHING_YET:
                 break
             # Messages that the filter rejects are behind it now.

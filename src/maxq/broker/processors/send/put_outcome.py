@@ -6,7 +6,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.refusals import Cause
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
-_BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while."  # the cause comes behind it
+_BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while."  # Java's text; the cause follows it
 _LMQ = f"[{Cause.LMQ_CONSUME_QUEUE_NUM_EXCEEDED}]lmq consume queue num exceeded."
 
 

@@ -74,7 +74,7 @@ def next_delay_ms(policy: GroupRetryPolicy, reconsume_times: int) -> int | None:
             return _exponential(policy.exponential_retry_policy, reconsume_times)
         if policy.type == _CUSTOMIZED and policy.customized_retry_policy is not None:
             return _customized(policy.customized_retry_policy, reconsume_times)
-    except (TypeError, ValueError):  # kept as sent, so it may be anything
+    except (TypeError, ValueError):  # clients may have stored anything there
         return None
     return None
 

@@ -89,7 +89,8 @@ class SendChecks:
         config = self._topics.create_topic_in_send_message_method(
             topic, default_topic or AUTO_CREATE_TOPIC, remote_address, queue_nums, flag
         )
-        if config is None and is_retry_topic(topic):  # one queue, whatever the group's retryQueueNums is, as in Java
+        # a retry topic without a table entry has one queue whatever retryQueueNums says, as in Java
+        if config is None and is_retry_topic(topic):
             config = self._topics.create_topic_in_send_message_back_method(topic, 1, PERM_READ | PERM_WRITE, flag)
         return config
 

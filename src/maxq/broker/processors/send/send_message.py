@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 BATCH_CQ = "BatchCQ"
 _UNIQUE_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
-_MOST_DIGITS = 18  # of a time in ms that no clock says yet
+_MOST_DIGITS = 18  # digits of a time in ms that is far in the future
 _ENCODE_BATCH = "send it as records of size, magic, CRC, flag, body and properties, whose sizes are theirs"
 
 
@@ -65,7 +65,8 @@ class SendMessageProcessor:
         self._broker = env.own
         self._clock = env.clock
         self._rng = env.rng
-        self._unique_ids: UniqIdGenerator | None = None  # of messages that come without; made for the first of them
+        # makes ids for messages that have none; created for the first of them
+        self._unique_ids: UniqIdGenerator | None = None
         self._hooks = messages.hooks
         self._retries = retries
         self._quotas = limits.quotas
@@ -130,7 +131,8 @@ class SendMessageProcessor:
         properties = received_properties(header.properties)
         kind = "a batch" if header.batch else ""
         refusal = self._checks.message(config, properties, header.sys_flag, request, kind=kind)
-        if refusal is None and request.body_length == 0 and not is_compacted(config):  # there it deletes its key
+        # in a compacted topic an empty body deletes the key
+        if refusal is None and request.body_length == 0 and not is_compacted(config):
             remark = "the message is illegal: it has no body; send at least 1 byte"
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         if refusal is None and header.batch:
@@ -280,7 +282,7 @@ class SendMessageProcessor:
         except OSError as error:
             log.error("a message is in the log, but the disk failed: %s", error)
             reply.code, reply.remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"stored, but the disk failed: {error}"
-        except Exception as error:  # nobody else would answer
+        except Exception as error:  # without it the client would get no answer
             failure = failure_reply(request, error)
             reply.code, reply.remark = failure.code, f"stored, but then: {failure.remark}"
         finally:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 #: Members that `describe` names at most.
 _DESCRIBED: Final = 100
 
-#: Topic → what is wanted of it.
+#: Topic → the subscription in words.
 Wanted = Mapping[str, str]
 
 
@@ -34,10 +34,12 @@ class MemberSubscriptions:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._members: dict[Connection, tuple[str, Wanted]] = {}  # client id, and what it wants
-        self._views: Counter[frozenset[tuple[str, str]]] = Counter()  # how many members want just that
+        # connection of a member → its client id and subscriptions
+        self._members: dict[Connection, tuple[str, Wanted]] = {}
+        # set of subscriptions → members that have exactly these
+        self._views: Counter[frozenset[tuple[str, str]]] = Counter()
         self.is_different = False
-        self._is_conflict_logged = False  # of different messages of one topic, since `is_different`
+        self._is_conflict_logged = False  # a conflict about the same topic was logged since `is_different` became true
 
     def update(self, channel: ClientChannelInfo, subscriptions: Iterable[SubscriptionData]) -> None:
         """Adopt a member's subscriptions from its heartbeat."""
@@ -97,7 +99,7 @@ class MemberSubscriptions:
             return
         has_new_conflict = not self._is_conflict_logged and self._has_conflict()
         self._is_conflict_logged |= has_new_conflict
-        if has_new_conflict or not was_different:  # not for each member of 400 that follows
+        if has_new_conflict or not was_different:  # logged once, not for each of 400 members that follow
             log.error(
                 "the members of consumer group %s subscribe differently, so they do not get all messages that they "
                 "want: %.2000s; let all members of a group subscribe alike, or give them groups of their own",

@@ -62,12 +62,13 @@ class ProducerManager:
             return
         broker = self._settings.broker
         if not broker.enable_register_producer and broker.reject_transaction_message:
-            return  # without transactions nobody asks a producer anything
+            return  # producers without transactions are never asked anything
         log.info("new producer connected, group: %s %s", group, channel)
         self._groups.setdefault(group, members)[channel.connection] = channel
         self._client_ids.setdefault(channel.connection, {})[group] = channel.client_id
         owner = self._clients.get(channel.client_id)
-        if owner is None or owner.connection.is_closed or owner.user == channel.user:  # replies are that user's
+        # replies for a client id go only to the user who has it
+        if owner is None or owner.connection.is_closed or owner.user == channel.user:
             self._clients[channel.client_id] = channel
 
     def unregister_producer(self, group: str, connection: Connection) -> None:

@@ -33,8 +33,8 @@ from maxq.store.queue.property_filter import BitMaps, PropertyFilter
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "consumerFilter.json"
-#: For bit maps expressions are tested for so long of each share of time, which is longer if one test was: the loop
-#: stands meanwhile.
+#: Longest time in ns for testing expressions for bit maps, in each share of time; the share is longer if one test took
+#: long, because the event loop stands still meanwhile.
 _MOST_TESTED_NS: Final = 5_000_000
 _SHARE_NS: Final = 25_000_000
 _DEAD_SINCE_MS: Final = 30_000  # how long consumers count as dead when a broker starts
@@ -109,7 +109,7 @@ class ConsumerFilterManager(PersistentManager):
         if now_ns - self._share_began_ns > max(_SHARE_NS, 5 * self._tested_ns):
             self._share_began_ns, self._tested_ns = now_ns, 0
         for entry in entries.values():
-            if self._tested_ns > _MOST_TESTED_NS:  # who reads it tests it then
+            if self._tested_ns > _MOST_TESTED_NS:  # no time is left: set the bits, so that the reader tests the message
                 set_bits(bits, entry.bits)
                 continue
             if entry.wanted.predicate.matches_record(record, 0, len(record)):
@@ -181,7 +181,7 @@ class ConsumerFilterManager(PersistentManager):
             self._put(self._entry(data, bits))
         except FilterExpressionError as error:
             log.warning("group %s can not read topic %s: %s", group, topic, error)
-            self._forget(topic, group)  # pulls are answered FILTER_DATA_NOT_EXIST
+            self._forget(topic, group)  # pulls without filter data are answered FILTER_DATA_NOT_EXIST
         else:
             log.info("group %s reads the messages of topic %s that match %.200s", group, topic, subscription.sub_string)
 
@@ -192,7 +192,8 @@ class ConsumerFilterManager(PersistentManager):
 
     def _bury(self, entry: FilterEntry) -> None:
         if not entry.is_dead:
-            now = max(self._clock.wall_ms(), entry.data.born_time)  # a clock that went back must not leave it alive
+            # a clock that was set back must not leave an old entry alive
+            now = max(self._clock.wall_ms(), entry.data.born_time)
             self._put(replace(entry, data=_changed(entry.data, dead_time=now)))
 
     def _put(self, entry: FilterEntry) -> None:

@@ -98,16 +98,17 @@ class ConsumerOffsetManager(PeriodicManager):
         self.has_acted = False
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
-        self._ending: dict[tuple[str, int], int] = {}  # resets by key and queue id which the file is to lack
+        # key and queue id of resets that must not be in the file when it is written next → offset
+        self._ending: dict[tuple[str, int], int] = {}
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
         self._keys, self._pull_keys = KeyIndex(), KeyIndex()
         self.deleted_up_to = 0
-        self._says_deletions = False  # the file, how far
+        self._says_deletions = False  # the file that was loaded says up to which deletion its offsets are
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
         self.also_kept: list[Callable[[], Awaitable[None]]] = []
         self.oldest_keys: tuple[str, ...] = ()
-        self._oldest: OffsetTable | None = None  # that the first page of the copy under way says
+        self._oldest: OffsetTable | None = None  # offsets that the first page of the copy under way has said
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
         self.master_from = self.master_since = 0
@@ -266,7 +267,8 @@ class ConsumerOffsetManager(PeriodicManager):
                 await self._write_at_once(key, queue_id)
                 is_told = can_be_told()
             finally:
-                is_current = self._ending.get((key, queue_id)) == offset  # else set anew, or another pull was told
+                # False if it was set anew meanwhile, or another pull was told of it
+                is_current = self._ending.get((key, queue_id)) == offset
                 if is_current:
                     del self._ending[key, queue_id]
                 if is_current and not is_told:
@@ -318,7 +320,7 @@ class ConsumerOffsetManager(PeriodicManager):
         the slave of a master that had more, or because this is a member of a DLedger group whose log begins behind
         them. The next messages get the same queue offsets and are new to the group; its consumers, which remember
         the old offset, are told with their next pull."""
-        known: dict[str, dict[int, int]] = {}  # ends of the queues of each topic
+        known: dict[str, dict[int, int]] = {}  # topic → queue id → end of the queue
         for key, table in self._all_offsets():
             topic, group = split_key(key)
             ends = known.setdefault(topic, {})
@@ -666,7 +668,8 @@ class ConsumerOffsetManager(PeriodicManager):
         """Remove the offsets of topics that were deleted at physical offset `incarnation`. Those who have pulled from
         them here may go on with their next pull, or commit, where they were, and the new topics may have as many
         messages: they are told to go on at the beginning, and what they commit until then is passed over."""
-        if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
+        # this deletion was handled before: the offsets here belong to the new topics
+        if incarnation <= self.deleted_up_to:
             return
         gone = frozenset(topics)
         for topic in gone:
@@ -801,7 +804,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return marks | ({_HAS_ACTED: True} if self.has_acted else {})
 
     def to_json(self) -> dict[str, Any]:
-        marks = self._marks()  # first: the rows may be newer, not older
+        marks = self._marks()  # read first: the rows may then be newer than the marks, but not older
         changes = {CHANGES_NAME: numbers} if (numbers := self.changes.to_json()) else {}
         oldest = self._oldest_offsets()
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())} | oldest

@@ -28,8 +28,9 @@ class PageMarks:
     gets the table page by page sends each mark back unchanged."""
 
     def __init__(self) -> None:
-        self._table = next(_TABLES)  # another one from the first row on has another number
-        self._gone = 0  # keys, since the table is there
+        # number of this table: one that is replaced has another, and is read from its first row again
+        self._table = next(_TABLES)
+        self._gone = 0  # keys that were removed since the table was made
 
     def count_gone(self) -> None:
         """Note that one key (topic and group) was removed from the table of consumer offsets."""

@@ -43,7 +43,7 @@ class OperatorChanges:
     def _put(self, key: str, number: int) -> None:
         self._numbers.pop(key, None)
         self._numbers[key] = number
-        if number < self._last:  # another broker has made it, before the last one that is known here
+        if number < self._last:  # made by another broker, before the last change that is known here
             self._numbers = dict(sorted(self._numbers.items(), key=itemgetter(1)))
         self._last = max(self._last, number)
         while len(self._numbers) > MOST:

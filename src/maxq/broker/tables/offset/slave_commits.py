@@ -42,7 +42,7 @@ class SlaveCommit(NamedTuple):
     offset: int  # queue offset
     change: int = 0  # number of the operators' last change of the offset at which the client began here; 0: not known
     not_copied_of: int = (
-        0  # 0: this slave had all messages before the offset then; else since when the master was one, ms
+        0  # 0: this slave had all messages before the offset; otherwise ms since which the master was one
     )
 
 
@@ -62,7 +62,7 @@ class SlaveCommits(PeriodicManager):
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
         self._pending: dict[_Place, tuple[int, int, int]] = {}  # offset, change, not_copied_of
-        self._readers: dict[_Place, _Reader] = {}  # of queues whose offset an operator has set
+        self._readers: dict[_Place, _Reader] = {}  # readers of queues whose offset an operator has set
 
     def __len__(self) -> int:
         return len(self._pending)

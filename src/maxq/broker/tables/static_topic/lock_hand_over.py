@@ -31,7 +31,7 @@ _MARK = MOCK_BROKER_PREFIX.encode()
 
 Answer = RemotingCommand | Awaitable[RemotingCommand | None] | None
 _Handle = Callable[[Processor, Connection, RemotingCommand, LockBatchRequestBody], Answer]
-Queues = dict[tuple[str, str], list[MessageQueue]]  # by broker and topic
+Queues = dict[tuple[str, str], list[MessageQueue]]  # by broker name and topic
 
 
 class LockHandOver:

@@ -16,7 +16,7 @@ from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
-#: What a slave says of what only its master answers.
+#: Answers of a slave to requests that only its master answers.
 _MASTERS_ONLY: Final = (
     ResponseCode.NO_PERMISSION,
     ResponseCode.SLAVE_NOT_AVAILABLE,

@@ -53,7 +53,7 @@ from maxq.remoting.server import RemotingServer
 log = logging.getLogger(__name__)
 
 _END: Final = 1 << 62
-#: Only a master takes these: it would not hear of what one of its slaves has answered with success.
+#: Requests that only a master accepts: it would not learn of a success that one of its slaves has answered.
 _CHANGES: Final = (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 
 Rewrite = Callable[[RemotingCommand], RemotingCommand]
@@ -149,8 +149,8 @@ class StaticTopicGate:
         self._offsets = offsets
         self._guard = guard
         self._inner: dict[int, Processor] = {}
-        self._changes = OneByOne()  # of the offset of a group in a global queue
-        self._change = asyncio.Event()  # the next one of the mappings
+        self._changes = OneByOne()  # one change at a time of a group's offset in a global queue
+        self._change = asyncio.Event()  # set and replaced by the next change of the mappings
 
     def place(self, server: RemotingServer) -> None:
         """Handle requests for queues of static topics before the processors that the server has for them now."""
@@ -234,7 +234,7 @@ class StaticTopicGate:
             if "queueOffset" not in reply.ext:
                 return reply
             offset = int(reply.ext["queueOffset"])
-            if not is_half:  # else it is a place among half messages, and the transaction is ended by its number
+            if not is_half:  # the offset of a half message stays physical: its transaction is ended by this number
                 offset = leader.to_logic_within(offset)
             return replace(reply, ext={**reply.ext, "queueId": str(queue.global_id), "queueOffset": str(offset)})
 
@@ -268,12 +268,15 @@ class StaticTopicGate:
         if queue.is_here(item):
             commit = fields.opt_long("commitOffset")
             flags = fields.required_int("sysFlag")
-            if item is not queue.leader:  # it never grows: what is not there is elsewhere
+            # an earlier part does not grow: messages that are not there are in a later part
+            if item is not queue.leader:
                 flags &= ~PULL_FLAG_SUSPEND
             is_first = not self._changes.is_busy(_changed(queue, request.ext.get("consumerGroup", "")))
             if commit and commit >= item.logic_offset and item is queue.leader and is_first:
                 ext["commitOffset"] = str(item.to_physical(commit))
-            else:  # of another part, the group has gone back, or a commit waits: the reader commits it by itself
+            else:
+                # the offset belongs to another part, goes back, or must wait: the reader commits it in a request of its
+                # own
                 flags &= ~PULL_FLAG_COMMIT_OFFSET
             ext["sysFlag"] = str(flags)
             answer = self._here(connection, request, ext, rewrite)
@@ -340,7 +343,8 @@ class StaticTopicGate:
             else:
                 return answer
         if silent is not None and all(item.is_empty for item in known if item.gen < silent.gen):
-            return _with_offset(request.reply(), silent.logic_offset)  # nothing lies before it: the group may be there
+            # no message lies before it, so the group may begin there
+            return _with_offset(request.reply(), silent.logic_offset)
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
     async def _update_consumer_offset(
@@ -359,7 +363,7 @@ class StaticTopicGate:
                 known = await self._committed(queue, connection, request)
                 if known.code != ResponseCode.QUERY_NOT_FOUND:
                     return request.reply(known.code, known.remark)
-            physical = max(physical, item.start_offset)  # below it: of a part that has expired
+            physical = max(physical, item.start_offset)  # a lower offset belongs to a part that has expired
             answer = await self._ask(queue, item, connection, request, {"commitOffset": str(physical)})
             if answer.code != ResponseCode.SUCCESS or fields.opt_bool("maxqIfAhead"):
                 return answer
@@ -455,7 +459,7 @@ class StaticTopicGate:
             if found is not None:
                 ext |= {"maxqGoesBack": "true"}
             if wanted is not None:
-                ext |= {"timestamp": "-1" if item.gen < wanted.gen else "0"}  # the end, or the start
+                ext |= {"timestamp": "-1" if item.gen < wanted.gen else "0"}  # -1: at the end; 0: at the start
             if item is wanted:
                 ext |= {"offset": str(place)}
             try:

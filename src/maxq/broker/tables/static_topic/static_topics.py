@@ -60,4 +60,4 @@ class StaticTopics:
         self._write_states.refresh_all()
         self._plans.forget_all()
         self._gate.mappings_changed()
-        self._hold_service.notify_all()  # who waits for a queue that has moved asks again, and learns it
+        self._hold_service.notify_all()  # readers of a queue that has moved ask again, and are then told where it is

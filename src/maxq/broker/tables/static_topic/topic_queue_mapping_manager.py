@@ -69,7 +69,8 @@ class TopicQueueMappingManager(PersistentManager):
         known = self._homes.get(topic)
         if known is None or known[0] is not detail:
             known = self._homes[topic] = detail, _homes(detail)
-        led = detail.info().curr_id_map or {}  # a chain that was forgotten says nothing: any queue is as good
+        # nothing is known of a chain that was forgotten, so any queue that this broker leads will do
+        led = detail.info().curr_id_map or {}
         return known[1].get(queue_id) or QueueHome(next((led[number] for number in sorted(led)), None), None)
 
     # --- change -------------------------------------------------------------------------------------------------------

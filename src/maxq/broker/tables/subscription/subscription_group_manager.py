@@ -42,7 +42,7 @@ SYSTEM_GROUPS: Final = (
     TRANSACTION_GROUP,
 )
 
-MOST_DELETED: Final = 10_000  # names of deleted groups that a broker keeps which was a slave: 2 MB at most
+MOST_DELETED: Final = 10_000  # deleted groups whose names a broker keeps that was a slave: 2 MB at most
 
 
 class SubscriptionGroupManager(PersistentManager):
@@ -63,8 +63,9 @@ class SubscriptionGroupManager(PersistentManager):
         self.row_json: RowJson[SubscriptionGroupConfig] = RowJson("subscriptionGroupTable")
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
         self.slave_until = 0
-        self._deleted_here: dict[str, None] = {}  # in order of their last deletion; kept if `slave_until`
-        self._deleted_at = 0  # the `slave_until` of the master that deleted these
+        # names in the order of their last deletion; kept while `slave_until` is set
+        self._deleted_here: dict[str, None] = {}
+        self._deleted_at = 0  # the value of `slave_until` at the master that deleted these groups
         self._why_disabled: dict[str, str] = {}
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 

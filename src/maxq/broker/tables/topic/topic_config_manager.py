@@ -28,7 +28,7 @@ FILE_NAME: Final = "topics.json"
 SCHEDULE_QUEUE_NUMS: Final = 18  # one for each delay level
 BENCHMARK_QUEUE_NUMS: Final = 1024
 _NAMED: Final = 10  # topics that an error names
-#: In a slave's file that has changes of its own: wall time in ms of the master's last change that is in it.
+#: Key in a slave's file that has changes of its own: wall time in ms of the last change of the master that is included.
 _HEARD: Final = "masterChangeTimestamp"
 
 #: Called on the loop after the table and its version changed, with the new or changed topics and the deleted names.

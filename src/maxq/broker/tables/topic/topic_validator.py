@@ -19,7 +19,7 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
-#: What is in these no broker sends to another one.
+#: Topics whose messages a broker never sends to another broker.
 JOURNAL_TOPIC: Final = "rmq_sys_MAXQ_POP_JOURNAL"
 STAGED_TOPIC: Final = "rmq_sys_MAXQ_STAGED"
 STAGED_LEDGER_TOPIC: Final = "rmq_sys_MAXQ_STAGED_LEDGER"

@@ -75,7 +75,7 @@ def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
         rows.select(*spark.table(config.table).columns).write.insertInto(config.table)
     else:
         rows.write.format(config.format).partitionBy("topic", DATE).saveAsTable(config.table)
-    _, after = _table_coverage(spark, config.table)  # Delta hides what is observed on the way
+    _, after = _table_coverage(spark, config.table)  # read again, because Delta hides what is observed while it writes
     return TableResult(after - before, before)
 
 

@@ -20,7 +20,7 @@ from maxq.store.tools.index_files import HEADER_SIZE, SLOT_SIZE, Geometry, Index
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
-#: What the log says there should be, and what in it is no record. `what` says which columns a row has.
+#: What the log says there should be, and ranges of it that are no records. `what` tells which columns a row has.
 LOG_ROWS: Final = pa.schema(
     [
         pa.field("what", pa.string()),
@@ -43,7 +43,7 @@ UNIT: Final = "unit"
 ENTRY: Final = "entry"
 #: Damage: file, position, found.
 DAMAGE: Final = "damage"
-#: What the index has; `begin` is the file's, in milliseconds.
+#: Entries that the index has; `begin` is the begin time of the file in milliseconds.
 FOUND_ENTRIES: Final = pa.schema(
     [
         pa.field("file", pa.string()),
@@ -69,7 +69,7 @@ _UNITS: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _COLLECTED: Final = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("stored", ">i8")])
 _ENTRIES: Final = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _MOST_FAULTS_OF_A_FILE: Final = 1000
-_NEAR: Final = 64  # bytes: differences so near to each other are one range
+_NEAR: Final = 64  # bytes: differences closer than this are reported as one range
 _CHUNK: Final = 8 << 20
 _SHOWN_BYTES: Final = 16
 

@@ -84,10 +84,10 @@ class UnitRun:
         self.tail = QueueTail(topic, queue_id, self)
         self.first = -1  # none yet
         self.first_physical_offset = -1
-        self.is_broken = False  # a record did not continue it
+        self.is_broken = False  # a later record did not continue the run
         self._chunks: list[bytearray] = []
         self._start = 0  # queue offset of the first unit in _chunks
-        self._closed: list[UnitSegment] = []  # before the last gap
+        self._closed: list[UnitSegment] = []  # segments before the last gap
 
     @property
     def end(self) -> int:
@@ -167,7 +167,7 @@ def dispatch_piece(disk: Disk, piece: LogPiece, settings: DispatchSettings) -> P
             result.torn_tail = text
         else:
             damages.append(f"the log is damaged: {text}")
-    result.faults[:0] = damages[:_MOST_FAULTS]  # gaps in queues follow from them
+    result.faults[:0] = damages[:_MOST_FAULTS]  # listed first, because gaps in queues follow from damage
     return result
 
 
@@ -258,7 +258,8 @@ class PieceDispatch:
         run = self._result.runs.get((topic, queue_id))
         if run is None:
             run = self._result.runs[topic, queue_id] = UnitRun(topic, queue_id)
-            run.tail.max_physical_offset = self._settings.deletions.get(topic, -1)  # what ends before it gets no unit
+            # records that end before it get no unit
+            run.tail.max_physical_offset = self._settings.deletions.get(topic, -1)
             name = name or topic.encode()
             state = self._topics.get(name)
             if state is None:
@@ -288,7 +289,7 @@ class PieceDispatch:
         run = self._run_of(topic, queue_id)
         tail = run.tail
         if physical_offset + size <= tail.max_physical_offset:
-            return  # the Dispatcher, too, gives one record one unit of a queue
+            return  # as in the broker's dispatch, a record has at most one unit in a queue
         if run.first >= 0 and queue_offset == run.end and tail.append(physical_offset, size, tags_code):
             return
         if self._make_room(run, queue_offset, physical_offset):
