@@ -59,8 +59,9 @@ log = logging.getLogger(__name__)
 PAUSED_WAIT_MS = 100
 _ROWS: Final = 8_192  # most rows of a batch of columns; further rows wait for the next one
 _ROW_BYTES: Final = 8 << 20
-_PULL_ROWS: Final = 4_096  # messages of a pull whose messages stay records, as far as flow control allows, …
-_PULL_BYTES: Final = 1 << 20  # … and bytes: what a pull costs is divided among its rows
+_PULL_ROWS: Final = 4_096  # most messages of a pull whose messages stay records, …
+_PULL_BYTES: Final = 4 << 20  # … and most bytes: what a pull costs is divided among its rows
+_THRESHOLDS: Final = 4  # such a pull asks for at most this many times pull_threshold_for_queue
 _ENOUGH_ROWS: Final = 4_096  # rows from which on a larger batch is hardly cheaper for each row
 LINGER_MS: Final = 5
 _NO_TIMEOUT_MS = 1 << 62  # timeout that hooks are told, because a poll has none
@@ -749,7 +750,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         assigned.keeps_records = self._buffer.keeps_records
         most, size = config.pull_batch_size, config.max_msg_bytes
         if assigned.keeps_records:
-            most = max(most, min(config.pull_threshold_for_queue, _PULL_ROWS))
+            most = max(most, min(_THRESHOLDS * config.pull_threshold_for_queue, _PULL_ROWS))
             size = max(size, min(config.pull_threshold_size_for_queue << 20, _PULL_BYTES))
         assigned.subscription = subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
         if subscription is None:

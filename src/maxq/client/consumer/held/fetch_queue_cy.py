@@ -128,7 +128,7 @@ class FetchQueue:
         """Take out the oldest pulls that are current and of queues that are not paused, for one batch of columns.
 
         Args:
-            rows, size: so many messages, or bytes of records, are enough.
+            rows, size: at most so many messages, and bytes of records, unless the first pull alone has more.
 
         Returns:
             Pulls that are kept as records, or one of messages; empty if there is none.
@@ -144,7 +144,7 @@ class FetchQueue:
             if fetched.assigned.paused:
                 held_back.append(fetched)
                 continue
-            if found and fetched._is_made():
+            if found and (fetched._is_made() or fetched.messages.count > rows or fetched.messages.size > size):
                 held_back.append(fetched)
                 break
             self.message_count -= len(fetched.messages)
