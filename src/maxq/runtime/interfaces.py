@@ -129,6 +129,16 @@ class MappedRegion(ABC):
         """Return True if all of [start, end) is in memory; False also if that is unknown."""
         return False
 
+    def bring_in(self, start: int, end: int) -> None:
+        """Load [start, end) unless it is in memory. For a touch of a few bytes that may lie on the disk alone, by a
+        caller that would wait for them anyway. Blocks.
+
+        Raises:
+            OSError: the device cannot read them; a touch would end the process.
+        """
+        if not self.is_resident(start, end):
+            self.load(start, end)
+
     def touch_by_page(self) -> None:
         """Make the first access to a page load that page alone, for a writer of small parts of an empty file: a hint.
         By default the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault where the device

@@ -332,8 +332,12 @@ class MessageStore:
             max_nums, max_bytes: at most so much; at least one message is returned even if it is larger.
             subscription: tag filter; None takes every message.
             wanted: filter on properties, in place of the tag filter.
-            may_wait: the caller brings in `cold` of a result that must_read_first, and asks again.
+            may_wait: the caller brings in `cold` of a result that must_read_first, and asks again. Otherwise this call
+                waits for the disk.
             bulk: the reader takes much at once. Topics with a store of their own (compaction, batches) do not.
+
+        Raises:
+            OSError: the device cannot read what the call waited for.
         """
         result = self._topic_reader.get_message(
             topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk

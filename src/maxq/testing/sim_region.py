@@ -52,6 +52,9 @@ class SimMappedRegion(MappedRegion):
     def populate(self, start: int, end: int) -> None:
         self._disk.check_alive()
 
+    def is_resident(self, start: int, end: int) -> bool:
+        return True
+
     def allocate(self, start: int, end: int) -> None:
         self._disk.allocate_inode(self._path, self._inode, start, end)
 

@@ -58,9 +58,7 @@ class PopMessageProcessor(RequestProcessor):
         self._quotas = limits.quotas
         self._silent = clients.consumers.silent
         self._acknowledgement = messages.acknowledgement
-        self._later = DeferredReplies(
-            env, limits, lambda connection, request: self._pass(connection, request, may_wait=False)
-        )
+        self._later = DeferredReplies(env, limits, self._pass)
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
@@ -73,15 +71,15 @@ class PopMessageProcessor(RequestProcessor):
         """Answer a pop in its first pass, or park it."""
         if not request.ext.get("bornTime"):
             request.ext["bornTime"] = str(self._clock.wall_ms())
-        return self._pass(connection, request, may_wait=True)
+        return self._pass(connection, request, was_read=False)
 
-    def _pass(self, connection: Connection, request: RemotingCommand, *, may_wait: bool) -> RemotingCommand | None:
+    def _pass(self, connection: Connection, request: RemotingCommand, was_read: bool) -> RemotingCommand | None:
         header = PopMessageRequestHeader.decode(request.ext)
         ask = self._check(connection, header)
         if self._quotas.pull_wait_ms(header.consumer_group, request):
             self._wait_for_quota(connection, request, header)
             return None
-        found = self._reader.read(ask, may_wait=may_wait)
+        found = self._reader.read(ask, may_wait=not was_read, was_read=was_read)
         if found.unread is not None and not found.count:
             self._later.when_read(connection, request, found.unread)
             return None

@@ -82,7 +82,8 @@ class PopFound:
         rest_num: messages that are left for the group in the queues that were looked at.
         passed: messages that the filter rejected: the next pop goes on behind them.
         cold: results whose bytes are not in memory: bring them in before they are sent.
-        unread: nothing was read of a queue, because properties that the filter tests are not in memory.
+        unread: nothing was read of a queue, because its messages are not in memory.
+        was_read: the disk was read for this pop.
         begun: where the group has begun, or went on because it was told to, in queues of which that is not noted yet.
         end_offset: physical offset behind what was noted of it; NOT_NOTED: it was not, so nobody may be given this.
     """
@@ -99,6 +100,7 @@ class PopFound:
     points: list[tuple[PopCheckPoint, int, int]] = field(default_factory=list)
     cold: list[GetMessageResult] = field(default_factory=list)
     unread: GetMessageResult | None = None
+    was_read: bool = False
     begun: list[Begun] = field(default_factory=list)
     end_offset: int = 0
 
@@ -131,14 +133,21 @@ class PopReader:
         self._turn = 0
         self._began_ns = 0  # when the current read began, in monotonic ns
 
-    def read(self, ask: PopAsk, *, may_wait: bool) -> PopFound:
-        """Read the available messages for the group. With `may_wait` the call does not wait for properties that are not
-        in memory."""
+    def read(self, ask: PopAsk, *, may_wait: bool, was_read: bool = False) -> PopFound:
+        """Read the available messages for the group. With `may_wait` the call does not wait for messages that are not
+        in memory.
+
+        Args:
+            was_read: the disk was read for this pop: what it takes counts as taken from there.
+
+        Raises:
+            OSError: the device cannot read what the call waited for.
+        """
         revive_qid = POP_ORDER_REVIVE_QUEUE
         if not ask.order:
             revive_qid = self._turn % self._settings.broker.revive_queue_num
             self._turn += 1
-        found = PopFound(self._clock.wall_ms(), revive_qid)
+        found = PopFound(self._clock.wall_ms(), revive_qid, was_read=was_read)
         self._began_ns = self._clock.monotonic_ns()
         try:
             self._read_all(ask, found, may_wait=may_wait)
@@ -312,7 +321,7 @@ class PopReader:
         if result.cold:
             found.cold.append(result)
         counter = self._stats.get_counter(group, topic, queue_id)
-        counter.add_popped(result.message_count, result.total_bytes, bool(result.cold))
+        counter.add_popped(result.message_count, result.total_bytes, found.was_read or bool(result.cold))
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
         if is_retry_topic(topic) and not self._settings.broker.pop_response_return_actual_retry_topic:
             found.buffers += self._under_own_topic(ask, topic, start, result, found)

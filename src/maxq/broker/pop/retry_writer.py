@@ -156,13 +156,15 @@ class RetryWriter:
         """Returns the message; None if it no longer exists. Raises MaxQError if it cannot be read now."""
         if point.broker_name not in ("", self._own.broker_name):
             return await self._read_elsewhere(point.broker_name, point.topic, point.queue_id, offset)
-        result = self._store.get_message(REVIVE_GROUP, point.topic, point.queue_id, offset, 1, None)
+        place = REVIVE_GROUP, point.topic, point.queue_id, offset, 1, None
+        result = self._store.get_message(*place, may_wait=True)
+        if result.must_read_first:
+            await COLD_READS.run(result.bring_in)
+            result = self._store.get_message(*place)
         if result.status in _LATER:
             raise MaxQError(f"the queue ends at {result.max_offset}")
         if result.status is not GetMessageStatus.FOUND or result.next_begin_offset <= offset:
             return None
-        if result.cold:
-            await COLD_READS.run(result.bring_in)
         return decode_record(result.buffers[0])
 
     def _copy(

@@ -5,7 +5,7 @@ from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.protocol.message.message import decode_record
 from maxq.store.dispatch.record_units import unit_code
 from maxq.store.message_store import MessageStore
-from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
+from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, UNIT
 from maxq.store.queue.consume_queue_ext import is_ext_address
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
@@ -40,11 +40,10 @@ class StoreScheduleQueue:
     def units(self, offset: int, most: int) -> list[tuple[int, int, int] | None]:
         """Implements `ScheduleQueue.units`."""
         queue = self._store.queue(SCHEDULE_TOPIC, self._queue_id)
-        found = None if queue is None else queue.units_from(offset)
+        found = None if queue is None else queue.some_units_from(offset, most)
         if queue is None or found is None:
             return [None]
-        view, start, end = found
-        units = UNIT.iter_unpack(view[start : min(end, start + most * CQ_STORE_UNIT_SIZE)])
+        units = UNIT.iter_unpack(found)
         return [None if unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE
                 else self._with_due_time(queue.with_tags(unit)) for unit in units]  # fmt: skip
 

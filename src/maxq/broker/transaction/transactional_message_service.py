@@ -146,13 +146,13 @@ class TransactionalMessageService:
         """Return the half message at `queue_offset`; None if its record is gone, unreadable, or torn by a loss of
         power."""
         queue = self._store.queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
-        unit = None if queue is None else queue.unit(queue_offset)
-        record = None if unit is None else self._store.select_one_message(unit[0])
-        if record is None or is_torn(record):
-            return None
         try:
+            unit = None if queue is None else queue.unit(queue_offset)
+            record = None if unit is None else self._store.select_one_message(unit[0])
+            if record is None or is_torn(record):
+                return None
             half = decode_record(record)
-        except RemoteProtocolError as error:
+        except (OSError, RemoteProtocolError) as error:
             log.error("the half message at queue offset %d cannot be read: %s", queue_offset, error)
             return None
         if DAMAGED_PROPERTY in half.properties:  # a filler that a start has put over the damaged half message

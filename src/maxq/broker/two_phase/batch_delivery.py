@@ -76,11 +76,13 @@ class StagedDelivery:
 
     async def read(self, piece: StagedRequest) -> Staged | None:
         """Returns the staged request; None if it is not there."""
-        found = self._store.get_message(_READER, STAGED_TOPIC, 0, piece.queue_offset, 1, None)
+        place = _READER, STAGED_TOPIC, 0, piece.queue_offset, 1, None
+        found = self._store.get_message(*place, may_wait=True)
+        if found.must_read_first:
+            await COLD_READS.run(found.bring_in)
+            found = self._store.get_message(*place)
         if not found.buffers:
             return None
-        if found.cold:
-            await COLD_READS.run(found.bring_in)
         staged = read_staged(decode_record(found.buffers[0]))
         if staged is None or (staged.attempt, staged.sequence) != (piece.attempt, piece.sequence):
             return None  # a master lost the record, and another record has its place

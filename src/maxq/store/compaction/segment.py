@@ -200,7 +200,12 @@ class Segment:
         return CompactUnit(physical - self.base, size, tags, time, offset)
 
     def record(self, unit: CompactUnit) -> memoryview | None:
-        """Returns the bytes of a unit's record; None if no record, or another one, is there."""
+        """Returns the bytes of a unit's record; None if no record, or another one, is there.
+
+        Raises:
+            OSError: the device cannot read them.
+        """
+        self._log.bring_in(unit.position, unit.position + unit.size)
         view = self._log.view[unit.position : unit.position + unit.size]
         if len(view) != unit.size or unit.size < _QUEUE_OFFSET_AT + 8 or _SIZE.unpack_from(view)[0] != unit.size:
             return None

@@ -95,13 +95,9 @@ class PageCacheProbe:
 
     def is_coming(self, file: MappedFile, start: int, end: int) -> bool:
         """Returns whether all of bytes [start, end) of `file` was read ahead of time, or is being read."""
-        if self.has_failed(file, start, end):
+        failed = file.pages.failed
+        if failed and not failed.isdisjoint(range(start - start % CHUNK, end, CHUNK)):
             return False
         now_ms, asked_ms = self._context.clock.monotonic_ms(), file.pages.asked_ms
         positions = range(start - start % CHUNK, end, CHUNK)
         return all(now_ms - asked_ms.get(position, -_ASKED_MS) < _ASKED_MS for position in positions)
-
-    def has_failed(self, file: MappedFile, start: int, end: int) -> bool:
-        """Returns whether bytes [start, end) of `file` lie in chunks of which the disk could not read one."""
-        failed = file.pages.failed
-        return bool(failed) and not failed.isdisjoint(range(start - start % CHUNK, end, CHUNK))

@@ -121,8 +121,14 @@ class IndexFile:
         return min(begin, end) > 0 and first == begin_offset and ends_there
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
-        """Returns one entry: key hash, physical offset, seconds since the begin time, number of the previous entry."""
-        return _ENTRY.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * self.slot_nums + ENTRY_SIZE * number)
+        """Returns one entry: key hash, physical offset, seconds since the begin time, number of the previous entry.
+
+        Raises:
+            OSError: the device cannot read it.
+        """
+        at = HEADER_SIZE + SLOT_SIZE * self.slot_nums + ENTRY_SIZE * number
+        self.region.bring_in(at, at + ENTRY_SIZE)
+        return _ENTRY.unpack_from(self.view, at)
 
     def trailing_entries(self, physical_offset: int) -> int:
         """Return how many of the newest entries belong to the record at `physical_offset`."""
@@ -156,8 +162,14 @@ class IndexFile:
 
     def select(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
         """Return physical offsets of entries with this hash whose time is in [begin, end], newest first
-        (IndexFile.selectPhyOffset). Other keys may have the same hash: the caller compares."""
-        slot = _SLOT.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * (key_hash % self.slot_nums))[0]
+        (IndexFile.selectPhyOffset). Other keys may have the same hash: the caller compares.
+
+        Raises:
+            OSError: the device cannot read one of them.
+        """
+        at = HEADER_SIZE + SLOT_SIZE * (key_hash % self.slot_nums)
+        self.region.bring_in(at, at + SLOT_SIZE)
+        slot = _SLOT.unpack_from(self.view, at)[0]
         count = self.index_count
         first = self.begin_timestamp
         number = slot if 0 < slot <= count and count > 1 else 0

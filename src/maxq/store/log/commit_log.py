@@ -24,6 +24,11 @@ END_FILE_MIN_BLANK_LENGTH = 8
 #: Blocks are allocated so many bytes at a time.
 _BLOCKS_STEP = 64 << 20
 
+#: So far behind the end what this process wrote is in memory; what lies further back is asked for.
+_WRITTEN_LATELY = 64 << 20
+#: Is asked for at once: who reads on from a record finds the next ones there.
+_ASKED_AT_ONCE = 64 << 10
+
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _LONG = struct.Struct(">q")
 _QUEUE_OFFSET_AT = 20
@@ -37,6 +42,8 @@ class CommitLog:
 
     Attributes:
         tail_view: what the newest records were written to: the current file, or the memory in front of it.
+        found_end: where the log ended when it was opened: what lies before was not written by this process, and may be
+            on the disk alone.
         on_sync_failed: called, on the loop's thread, when a sync of a file of the log failed that the flusher has not
             asked for; it covered what the flusher relies on.
     """
@@ -52,6 +59,8 @@ class CommitLog:
         self.tail_view = memoryview(b"")
         self._write_buffer: LogWriteBuffer | None = None
         self.flushed_offset = 0
+        self.found_end = 0
+        self._in_memory: tuple[MappedFile, int] | None = None  # the part of a file that was asked for last
         self._current: MappedFile | None = None
         self.on_sync_failed: Callable[[SyncFailedError], None] = lambda error: None
         self._recent: MappedFile | None = None  # file of the last read: the next read is most often in the same one
@@ -127,7 +136,8 @@ class CommitLog:
         what was before, keeps its file: a log without files would be a lost one for the next start."""
         begins_there = bool(self.files.files) and self.files.min_offset == offset > 0
         self.files.truncate(offset + 1 if begins_there else offset)
-        self._recent = None
+        self._recent = self._in_memory = None
+        self.found_end = offset
         last = self.files.last
         if begins_there and last is not None:
             last.wrote_position = last.flushed_position = 0
@@ -281,7 +291,11 @@ class CommitLog:
         return self._recent
 
     def bytes_from(self, offset: int, limit: int) -> memoryview | None:
-        """Return at most `limit` bytes from physical offset `offset` on, within one file; None if there are none."""
+        """Return at most `limit` bytes from physical offset `offset` on, within one file; None if there are none.
+
+        Raises:
+            OSError: the device cannot read them.
+        """
         file = self.file_at(offset)
         end = self.max_offset
         if file is None or offset >= end:
@@ -289,18 +303,23 @@ class CommitLog:
         position = offset - file.file_from_offset
         stop = min(position + limit, file.file_size, end - file.file_from_offset)
         self.write_buffered(file.file_from_offset + stop)
+        self._bring_in(file, position, stop)
         return file.view[position:stop]
 
     @contextmanager
     def without_first(self) -> Iterator[MappedFile]:
         """Do what `MappedFileQueue.without_first` says."""
-        self._recent = None
+        self._recent = self._in_memory = None
         with self.files.without_first() as first:
             yield first
 
     def get(self, offset: int, size: int) -> memoryview | None:
         """Return bytes [offset, offset + size) as a slice of the mapped file; None unless they are in one file of the
-        log."""
+        log.
+
+        Raises:
+            OSError: the device cannot read them. So do all that read records through this method.
+        """
         file = self.file_at(offset)
         if file is None or offset < 0 or size <= 0 or offset + size > self.max_offset:
             return None
@@ -308,7 +327,27 @@ class CommitLog:
         if position + size > file.file_size:
             return None
         self.write_buffered(offset + size)
+        self._bring_in(file, position, position + size)
         return file.view[position : position + size]
+
+    def _bring_in(self, file: MappedFile, start: int, end: int) -> None:
+        """Load bytes [start, end) of `file` if they may be on the disk alone: if the device cannot read a page, a touch
+        of it ends the process (SIGBUS).
+
+        Raises:
+            OSError: the device cannot read them.
+        """
+        offset = file.file_from_offset + start
+        if offset >= self.found_end and self.max_offset - offset <= _WRITTEN_LATELY:
+            return
+        first = start - start % _ASKED_AT_ONCE
+        known = self._in_memory
+        if known is not None and known[0] is file and known[1] == first and end <= first + _ASKED_AT_ONCE:
+            return
+        region = file.region
+        if region.is_resident(first, min(first + _ASKED_AT_ONCE, file.file_size)):
+            self._in_memory = file, first
+        region.bring_in(start, end)
 
     def record_size(self, offset: int) -> int:
         """TOTALSIZE of the record at `offset`; 0 if there is none."""

@@ -21,6 +21,7 @@ from maxq.store.log.tails_cy import QueueTail
 
 BATCH_UNIT_SIZE = 46
 _UNIT = struct.Struct(">qiqqqhii")
+_WRITTEN_LATELY = 4096  # units: so many of those that this process wrote are in memory
 
 
 class BatchUnit(NamedTuple):
@@ -93,7 +94,11 @@ class BatchConsumeQueue:
         return found.base_offset if found is not None else (self.max_offset or -1)
 
     def unit(self, index: int) -> BatchUnit | None:
-        """Returns unit number `index`; None if there is none."""
+        """Returns unit number `index`; None if there is none.
+
+        Raises:
+            OSError: the device cannot read it.
+        """
         if not self.first_index <= index < self.count:
             return None
         return self._read(index)
@@ -103,7 +108,10 @@ class BatchConsumeQueue:
         file = self.files.find(position)
         if file is None:
             return None
-        return BatchUnit(*_UNIT.unpack_from(file.view, position - file.file_from_offset)[:6])
+        view, at = file.view, position - file.file_from_offset
+        if index < self.count - _WRITTEN_LATELY:
+            file.region.bring_in(at, at + BATCH_UNIT_SIZE)
+        return BatchUnit(*_UNIT.unpack_from(view, at)[:6])
 
     def find_index(self, queue_offset: int) -> int:
         """Return the index of the unit that holds `queue_offset`, or of the first one behind it; `count` if there is

@@ -34,6 +34,7 @@ CQ_STORE_UNIT_SIZE = 20
 BLANK_UNIT_SIZE = 0x7FFFFFFF
 UNIT = struct.Struct(">qiq")
 _TAGS_CODE, _TAGS_CODE_AT = struct.Struct(">q"), 12
+_WRITTEN_LATELY = 256 << 10  # bytes of units: so many of those that this process wrote are in memory
 _LOOK_BACK = 1_000  # units in which an extension address is looked for
 _PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 _NOWHERE = 1 << 62
@@ -118,12 +119,19 @@ class ConsumeQueue:
         return low
 
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tags code) of unit `queue_offset`; None if no file holds it."""
+        """(physical offset, size, tags code) of unit `queue_offset`; None if no file holds it.
+
+        Raises:
+            OSError: the device cannot read it.
+        """
         position = queue_offset * CQ_STORE_UNIT_SIZE
         file = self.files.find(position)
         if file is None or position < 0:
             return None
-        return UNIT.unpack_from(self._view(file), position - file.file_from_offset)
+        view, at = self._view(file), position - file.file_from_offset
+        if queue_offset < self.end_at_start or position + _WRITTEN_LATELY < self.tail.write_offset:
+            file.region.bring_in(at, at + CQ_STORE_UNIT_SIZE)
+        return UNIT.unpack_from(view, at)
 
     def units_from(self, queue_offset: int) -> tuple[memoryview, int, int] | None:
         """The units from `queue_offset` to the end of its file or of the queue: (view of the file, first byte, byte
@@ -135,6 +143,22 @@ class ConsumeQueue:
         start = position - file.file_from_offset
         end = min(self.tail.write_offset - file.file_from_offset, file.file_size)
         return self._view(file), start, end
+
+    def some_units_from(self, queue_offset: int, most: int) -> memoryview | None:
+        """Return at most `most` units from `queue_offset` on, within one file; None if no file holds it.
+
+        Raises:
+            OSError: the device cannot read them.
+        """
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        found, file = self.units_from(queue_offset), self.files.find(position)
+        if found is None or file is None:
+            return None
+        view, start, end = found
+        end = min(end, start + most * CQ_STORE_UNIT_SIZE)
+        if queue_offset < self.end_at_start or position + _WRITTEN_LATELY < self.tail.write_offset:
+            file.region.bring_in(start, end)
+        return view[start:end]
 
     def next_file_index(self, queue_offset: int) -> int:
         """First queue offset of the file behind the one that would hold `queue_offset`."""

@@ -80,17 +80,23 @@ class ConsumeQueueExt:
         return self._loaded().find(offset_of(address)) if is_ext_address(address) else None
 
     def get(self, address: int) -> CqExtUnit | None:
-        """Return the unit at `address`; None if there is no readable one."""
+        """Return the unit at `address`; None if there is no whole one.
+
+        Raises:
+            OSError: the device cannot read it.
+        """
         file = self.file_of(address)
         if file is None:
             return None
         at = offset_of(address) - file.file_from_offset
         if at + _HEAD.size > file.file_size:
             return None
+        file.region.bring_in(at, at + _HEAD.size)
         size, tags_code, store_time, bit_map_size = _HEAD.unpack_from(file.view, at)
         end = at + size
         if size != _HEAD.size + bit_map_size or bit_map_size < 0 or end > file.file_size:
             return None
+        file.region.bring_in(at, end)
         return CqExtUnit(tags_code, store_time, bytes(file.view[at + _HEAD.size : end]))
 
     # --- writing ---

@@ -146,7 +146,7 @@ class CachedPullReader(UnitScan):
         file = log.file_at(first)
         if file is None or file.mapped is None:
             return False
-        is_far: cython.bint = log_ends - first > self._in_memory
+        is_far: cython.bint = log_ends - first > self._in_memory or first < log.found_end
         first -= file.file_from_offset
         end = self._table[2 * self.count - 2] + self._table[2 * self.count - 1] - file.file_from_offset
         if is_far and not self._page_cache.holds(file, first, end, log_ends - file.file_from_offset):

@@ -68,13 +68,11 @@ class _Taken(NamedTuple):
     Attributes:
         cold: parts of the records that must be read from the disk.
         chunk: the part of the log around them, if it is being read already: the caller waits for it and asks again.
-        is_doubtful: the disk may be unable to read `cold`: it is brought in before anybody touches it.
     """
 
     scan: UnitScan
     cold: list[ColdPart]
     chunk: ColdPart | None = None
-    is_doubtful: bool = False
 
 
 class MessageReader:
@@ -125,7 +123,11 @@ class MessageReader:
         may_wait: bool = False,
         bulk: BulkRead | None = None,
     ) -> GetMessageResult:
-        """Read messages of a queue (see `MessageStore.get_message`)."""
+        """Read messages of a queue (see `MessageStore.get_message`).
+
+        Raises:
+            OSError: the device cannot read them.
+        """
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             result = self.result_at(batch, offset)
@@ -191,19 +193,20 @@ class MessageReader:
             return
         max_physical = self._commit_log.max_offset
         in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
+        surely_from = max(max_physical - in_memory, self._commit_log.found_end)
         max_units = max(config.max_filter_message_size, pull.max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
         if wanted is None:
             codes = tags_codes(subscription)
             if codes is not None and queue.ext is not None:
                 units = with_tags(units, queue.ext, max_units)
-            taken = self._take(units, offset, codes, pull, max_units, in_memory)
+            taken = self._take(units, offset, codes, pull, max_units, surely_from)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
                 units,
                 wanted,
                 max(1, pull.max_nums if bulk else min(pull.max_nums, config.max_transfer_count_on_message_in_memory)),
-                in_memory_from=max_physical - in_memory,
+                in_memory_from=surely_from,
                 may_wait=pull.may_wait,
                 ext=queue.ext,
             )
@@ -212,15 +215,17 @@ class MessageReader:
                 result.cold, result.must_read_first = selected.cold, True
                 return
             hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
-            taken = self._take(hits, 0, None, pull, max_units, in_memory)
+            taken = self._take(hits, 0, None, pull, max_units, surely_from)
             self._place(taken.scan, selected, units, offset)
             result.filtered_count = taken.scan.next_index - offset - taken.scan.message_count
-        scan, result.cold, result.chunk, is_doubtful = taken
-        if result.cold and (bulk is not None or result.chunk is not None or is_doubtful):
-            # the message is not in memory, and copying it would wait for the disk
+        scan, result.cold, result.chunk = taken
+        if result.cold and pull.may_wait:
+            # the head of each record is looked at below, and a page that cannot be read would end the process
             result.status = GetMessageStatus.NO_MATCHED_MESSAGE
             result.must_read_first = True
             return
+        for part in result.cold:
+            part.region.load(part.start, part.end)
         if bulk is not None:
             end = units.start + (scan.next_index - offset) * CQ_STORE_UNIT_SIZE
             result.passed_over = lost_units(units.view, units.start, end, offset, self._commit_log.min_offset)
@@ -244,16 +249,19 @@ class MessageReader:
         codes: list[int] | None,
         pull: _Pull,
         max_units: int,
-        in_memory: int,
+        surely_from: int,
     ) -> _Taken:
         """Return the units that one pull takes, and what of their records must be read from the disk.
 
-        RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
-        time. The page cache knows better: what it has is given as generously as recent messages are.
+        RocketMQ takes all that lies further back than some bytes to be on the disk, and gives little of it at a time.
+        The page cache knows better: what it has is given as generously as recent messages are.
+
+        Args:
+            surely_from: physical offset from which on records are in memory.
         """
         max_physical = self._commit_log.max_offset
         scan = self._scan(units, first_index, codes, pull, max_units, max_physical)
-        if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
+        if not scan.ranges or scan.ranges[0][0] >= surely_from:
             return _Taken(scan, [])
         if pull.bulk is not None:
             if pull.bulk.omit == OMIT_RECORDS:  # no bytes of the records are read
@@ -269,9 +277,8 @@ class MessageReader:
             return _Taken(scan, [])
         if pull.may_wait and (chunk := self._coming(scan)) is not None:
             return _Taken(scan, cold, chunk)
-        scan = self._scan(units, first_index, codes, pull, max_units, in_memory)
-        is_doubtful = pull.may_wait and any(self._has_failed(*part) for part in scan.ranges)
-        return _Taken(scan, self._not_in_memory(scan.ranges), None, is_doubtful)
+        scan = self._scan(units, first_index, codes, pull, max_units, max_physical - surely_from)
+        return _Taken(scan, self._not_in_memory(scan.ranges))
 
     def _cold_units(self, queue: ConsumeQueue, offset: int, units: UnitView) -> ColdPart | None:
         """Return the units from `offset` on as a part to be read from the disk, if they are not in memory."""
@@ -295,14 +302,6 @@ class MessageReader:
         if not is_coming:
             return None
         return ColdPart(file.region, start - start % CHUNK, min(end - end % -CHUNK, file.file_size, written))
-
-    def _has_failed(self, physical_offset: int, size: int) -> bool:
-        """Return whether the disk could not read the surroundings of a part of the log."""
-        file = self._commit_log.file_at(physical_offset)
-        if file is None:
-            return False
-        start = physical_offset - file.file_from_offset
-        return self._page_cache.has_failed(file, start, start + size)
 
     def _scan(
         self, units: UnitView, first_index: int, codes: list[int] | None, pull: _Pull, max_units: int, in_memory: int

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import field
 
+from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.store.context.progress import Progress, no_progress
 from maxq.store.files.mapped_file import MappedFile
@@ -22,6 +23,7 @@ from maxq.store.log.log_search import find_record
 from maxq.store.recovery.damage import DamagedPlace, DamagedRange
 
 _ROWS = 4096
+_STEP = 8 << 20  # bytes that are loaded at once
 _SCANNING = "checking the log"  # title of this step for listeners of progress
 _SECTOR = 512
 _NO_SECTOR = bytes(_SECTOR)
@@ -82,7 +84,11 @@ class LogScanner:
         self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
 
     def run(self, first: int) -> LogScan:
-        """Scan from the start of file number `first` to the end of the log."""
+        """Scan from the start of file number `first` to the end of the log.
+
+        Raises:
+            StoreRefusedError: the device cannot read a part of it.
+        """
         scan = LogScan(end_offset=self._files[first].file_from_offset)
         self._total = sum(file.file_size for file in self._files[first:])
         bad: list[DamagedRange] = []  # damaged ranges behind which no good record has been found yet
@@ -110,6 +116,7 @@ class LogScanner:
             The position where its good part ends, and why (a STOP_ code); STOP_END if the log goes on in the next file.
         """
         view, size = file.view, file.file_size
+        _bring_in(file)
         position = 0
         while True:
             count, after, stop = record_cy.scan(
@@ -195,6 +202,28 @@ class LogScanner:
     def _anything_behind(self, number: int) -> bool:
         """Returns whether a later file holds a good record."""
         return any(find_record(file.region, 0, file.file_from_offset) >= 0 for file in self._files[number + 1 :])
+
+
+def _bring_in(file: MappedFile) -> None:
+    """Load the file, in large steps: all of it will be looked at, and a touch of a page that the device cannot read
+    would end the process (SIGBUS) without a word.
+
+    Raises:
+        StoreRefusedError: the device cannot read a part of it.
+    """
+    for begin, stop in file.region.data_ranges(0, file.file_size):
+        for position in range(begin, stop, _STEP):
+            end = min(position + _STEP, stop)
+            try:
+                file.region.load(position, end)
+            except OSError as error:
+                raise StoreRefusedError(
+                    f"{file.path}: the device cannot read all of bytes {position} to {end} ({error}). Copy the file "
+                    "with a tool that leaves zeros where it can read nothing (ddrescue), put "
+                    "the copy in its place, and start again: the start then names what is lost, and keeps the rest. "
+                    "Where another broker has a copy of the log, as a slave has of its master's, take the file from "
+                    "there instead."
+                ) from error
 
 
 def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:

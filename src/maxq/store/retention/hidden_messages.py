@@ -97,13 +97,11 @@ class HiddenMessages:
 
     @staticmethod
     def _add(queue: ConsumeQueue, sizes: _Sizes) -> int:
-        units = queue.units_from(sizes.end)
+        units = queue.some_units_from(sizes.end, _UNITS_AT_ONCE)
         if units is None:
             return 0
-        view, start, end = units
-        end = min(end, start + _UNITS_AT_ONCE * CQ_STORE_UNIT_SIZE)
-        sizes.total += sum(size for (size,) in _SIZES.iter_unpack(view[start:end]))
-        count = (end - start) // CQ_STORE_UNIT_SIZE
+        sizes.total += sum(size for (size,) in _SIZES.iter_unpack(units))
+        count = len(units) // CQ_STORE_UNIT_SIZE
         sizes.end += count
         return count
 

@@ -181,13 +181,18 @@ class TimerLog:
     # --- reading ---
 
     def read(self, position: int) -> TimerUnit | None:
-        """Return the unit at `position`; None if there can be none."""
+        """Return the unit at `position`; None if there can be none.
+
+        Raises:
+            OSError: the device cannot read it.
+        """
         file = self._files.find(position)
         if file is None:
             return None
         at = position - file.file_from_offset
         if at % UNIT_SIZE or at + UNIT_SIZE > file.wrote_position:
             return None
+        file.region.bring_in(at, at + UNIT_SIZE)
         return _unit(file.view, at, position)
 
     def units(self, start: int) -> Iterator[TimerUnit]:

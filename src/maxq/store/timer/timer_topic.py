@@ -66,7 +66,12 @@ class TimerTopic:
     def unread_record(self, queue_offset: int) -> TimerRecord | None:
         """Return the message at a queue offset; None if it is in the wheel already, or if it cannot be read."""
         queue = self._store.queue(TIMER_TOPIC, 0)
-        unit = None if queue is None else queue.unit(queue_offset)
+        try:
+            unit = None if queue is None else queue.unit(queue_offset)
+        except OSError as error:
+            log.error("unit %d of the queue of timer messages cannot be read: %s: its message is lost",
+                      queue_offset, error)  # fmt: skip
+            return None
         if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE or unit[0] in self.in_wheel:
             return None
         return self.record_at(unit[0], unit[1])
@@ -81,7 +86,11 @@ class TimerTopic:
 
     def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
         """Return the timer message whose record is at that position; None, with a line in the log, if there is none."""
-        view = self._store.select_one_message(physical_offset)
+        try:
+            view = self._store.select_one_message(physical_offset)
+        except OSError as error:
+            log.error("the timer message at physical offset %d cannot be read, and is lost: %s", physical_offset, error)
+            return None
         if view is None or len(view) != size:
             log.error("no record of %d bytes is at physical offset %d: a timer message is lost", size, physical_offset)
             return None
@@ -97,12 +106,12 @@ class TimerTopic:
     def out_ms_at(self, physical_offset: int, size: int) -> int | None:
         """Return TIMER_OUT_MS (wall-clock time in ms) of the timer message at a physical offset; None if its record
         cannot be read now."""
-        view = self._store.select_one_message(physical_offset)
-        if view is None or len(view) != size:
-            return None
         try:
+            view = self._store.select_one_message(physical_offset)
+            if view is None or len(view) != size:
+                return None
             record = timer_record(decode_record(view), physical_offset)
-        except RemoteProtocolError:
+        except (OSError, RemoteProtocolError):
             return None
         return None if record is None else record.out_ms
 

@@ -30,14 +30,14 @@ class Reader:
         self.parts = parts
         self.reader = PopReader(parts.env, parts.tables, parts.messages, parts.buffer, parts.orders)
 
-    def pop(self, topic: str = "T", *, may_wait: bool = True, **more: Any) -> PopFound:
+    def pop(self, topic: str = "T", *, may_wait: bool = True, was_read: bool = False, **more: Any) -> PopFound:
         """One pop, of 32 messages from any queue unless it says more."""
         self.parts.clock.now_ms += 1
         group = self.parts.groups.find_subscription_group_config(GROUP)
         config = self.parts.topics.select_topic_config(topic)
         assert group is not None and config is not None
         ask = PopAsk("c", group, config, -1, 32, 60_000, 0, False, None, None, None)
-        return self.reader.read(ask._replace(**more), may_wait=may_wait)
+        return self.reader.read(ask._replace(**more), may_wait=may_wait, was_read=was_read)
 
 
 def _messages(found: PopFound) -> list[MessageExt]:
@@ -286,7 +286,7 @@ def test_behind_what_is_on_the_disk_no_queue_is_read(
     parts.store.reader.memory_bytes = 0
     monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
     found = Reader(parts).pop(wanted=PropertyFilter(compile_sql92("a = '1'")))
-    assert (found.count, found.rest_num) == ((0, 3) if percent == "0" else (3, 0))
+    assert (found.count, found.rest_num, found.unread is not None) == (0, 3, True)
 
 
 MOVED = [
@@ -328,9 +328,11 @@ def test_what_is_given_is_counted_and_what_is_on_the_disk_is_named(
     parts.fill(_some(0, 4))
     parts.store.reader.memory_bytes = 0
     monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: not on_disk)
-    found = reader.pop(max_msg_nums=3)
+    told = reader.pop(max_msg_nums=3) if on_disk else None
+    assert told is None or (told.count, told.unread is not None) == (0, True)
+    found = reader.pop(max_msg_nums=3, may_wait=not on_disk, was_read=on_disk)
     counter = parts.env.stats.get_counter(GROUP, "T", 0)
-    assert (found.count, len(found.cold)) == (3, int(on_disk))
+    assert found.count == 3
     assert (counter.popped_nums, counter.disk_nums) == (3, 3 if on_disk else 0)
     assert counter.popped_size == sum(len(view) for view in found.buffers)
     assert 0 < counter.fall_behind_bytes < counter.popped_size

@@ -1,12 +1,13 @@
 """DeferredReplies: readers whose answer cannot be given in the turn they came in, because of a quota, of the disk, or
 of a reset of offsets that ends with the answer.
 
-Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait then.
-Whoever lost the permission while it waited is told nothing.
+Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait for
+the disk a second time. Whoever lost the permission while it waited is told nothing.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from maxq.broker.bundles import Environment, Limits
@@ -16,15 +17,15 @@ from maxq.remoting.server import Connection
 from maxq.runtime.blocking import COLD_READS
 from maxq.store.store_results import GetMessageResult
 
-Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
+#: The first pass of a request; `was_read`: it has waited for the disk, and must not again.
+Pass = Callable[[Connection, RemotingCommand, bool], RemotingCommand | None]
 
 
 class DeferredReplies:
     """Answers later the requests that must wait for a quota or the disk; see the module's docstring.
 
     Args:
-        again: the first pass of a request, which does not wait for the disk.
-
+        again: the first pass of a request.
     """
 
     def __init__(self, env: Environment, limits: Limits, again: Pass) -> None:
@@ -74,7 +75,8 @@ class DeferredReplies:
     def when_read(self, connection: Connection, request: RemotingCommand, result: GetMessageResult) -> None:
         """Process `request` again when the bytes its filter examines are in memory."""
 
-        self.after(connection, request, lambda: self._bring_in(connection, request, result))
+        wait = partial(self._bring_in, connection, request, result)
+        _keep(self._reading, self._pass_after(wait, connection, request, self.rules, was_read=True))
 
     def after(
         self, connection: Connection, request: RemotingCommand, wait: Callable[[], Awaitable[RemotingCommand | None]]
@@ -88,13 +90,15 @@ class DeferredReplies:
         connection: Connection,
         request: RemotingCommand,
         since: object,
+        *,
+        was_read: bool = False,
     ) -> None:
         """Process `request` again after a wait, unless the wait ended in an answer or the connection is closed."""
         reply = await wait()
         if connection.is_closed:
             return
         if reply is None:
-            reply = self.refusal(connection, request, since) or self._try_again(connection, request)
+            reply = self.refusal(connection, request, since) or self._try_again(connection, request, was_read)
         if reply is not None:
             connection.send(reply)
 
@@ -133,9 +137,9 @@ class DeferredReplies:
         longer be served; None if it may."""
         return None if self._guard is None else self._guard.again(connection, request, since)
 
-    def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+    def _try_again(self, connection: Connection, request: RemotingCommand, was_read: bool) -> RemotingCommand | None:
         try:
-            return self._again(connection, request)
+            return self._again(connection, request, was_read)
         except Exception as error:  # without it the client would get no answer
             return failure_reply(request, error)
 

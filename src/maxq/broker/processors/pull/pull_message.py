@@ -90,9 +90,7 @@ class PullMessageProcessor:
         self._clock = env.clock
         self._quotas = limits.quotas
         self.rules = plans.rules
-        self._later = DeferredReplies(
-            env, limits, lambda connection, request: self._first_pass(connection, request, may_wait=False)
-        )
+        self._later = DeferredReplies(env, limits, self._first_pass)
         self._plans = plans
         self._rpc_latency = env.rpc_latency
 
@@ -102,9 +100,9 @@ class PullMessageProcessor:
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Process a pull for the first time. Returns None if it was parked or waits for the disk."""
-        return self._first_pass(connection, request, may_wait=True)
+        return self._first_pass(connection, request, was_read=False)
 
-    def _first_pass(self, connection: Connection, request: RemotingCommand, may_wait: bool) -> RemotingCommand | None:
+    def _first_pass(self, connection: Connection, request: RemotingCommand, was_read: bool) -> RemotingCommand | None:
         if (refusal := self.rules.refusal()) is not None:
             return refusal.reply_to(request)
         header = PullMessageRequestHeader.decode(request.ext)
@@ -117,7 +115,7 @@ class PullMessageProcessor:
         if self._is_reset(header):
             self._tell_of_reset(connection, request, pull)
             return None
-        outcome = self._read(pull, header.queue_offset, may_wait)
+        outcome = self._read(pull, header.queue_offset, may_wait=not was_read)
         if outcome.result.must_read_first:
             self._later.when_read(connection, request, outcome.result)
             return None
@@ -131,7 +129,7 @@ class PullMessageProcessor:
             connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
         ):
             return None
-        return self._answer(connection, request, pull, outcome)
+        return self._answer(connection, request, pull, outcome, was_read)
 
     def _may_commit(self, header: PullMessageRequestHeader, outcome: _Outcome) -> bool:
         """Return whether the offset that a pull commits counts. One behind the end of a master's queue does not:
@@ -292,7 +290,12 @@ class PullMessageProcessor:
     # ---- answering --------------------------------------------------------------------------------------------
 
     def _answer(
-        self, connection: Connection, request: RemotingCommand, pull: Pull, outcome: _Outcome
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        pull: Pull,
+        outcome: _Outcome,
+        was_read: bool = False,
     ) -> RemotingCommand | None:
         """Return the reply; None if its bytes must be read from the disk first and it is sent later."""
         header, result = pull.header, outcome.result
@@ -317,7 +320,7 @@ class PullMessageProcessor:
             return request.reply(outcome.code, outcome.remark, ext)
         if is_bulk:
             ext["maxqCount"], ext["maxqBytes"] = str(result.message_count), str(result.total_bytes)
-        self._count(pull, result)
+        self._count(pull, result, was_read or bool(result.cold))
         self._quotas.delivered(header.consumer_group, request, result.message_count, result.total_bytes)
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
         if not result.cold:
@@ -325,13 +328,13 @@ class PullMessageProcessor:
         self._later.send_when_read(connection, request, reply, (result,))
         return None
 
-    def _count(self, pull: Pull, result: GetMessageResult) -> None:
+    def _count(self, pull: Pull, result: GetMessageResult, from_disk: bool) -> None:
         header = pull.header
         counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
         latency_ms = self._clock.monotonic_ms() - pull.began_ms
         if latency_ms > self._stats.longest_get_ms:
             self._stats.longest_get_ms = latency_ms
-        counter.add(result.message_count, result.total_bytes, latency_ms, bool(result.cold))
+        counter.add(result.message_count, result.total_bytes, latency_ms, from_disk)
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
 
     def _wait_for_quota(
