@@ -237,7 +237,7 @@ class DLedgerError(BrokerError):
     """A member of a DLedger group answered `code` (DLedgerResponseCode).
 
     Attributes:
-        is_unknown: what was to be appended may be in the log, or come into it.
+        is_unknown: the entry may be in the log, or may still be appended.
     """
 
     def __init__(self, code: int, remark: str, *, address: str = "") -> None:
@@ -315,4 +315,4 @@ class DataLossError(PipelineError):
 
 
 class JavaNotFoundError(PipelineError):
-    """There is no Java that Spark runs on; the message says where it was looked for."""
+    """No Java was found that Spark runs on; the message lists the places that were searched."""

@@ -93,8 +93,8 @@ def _first_hash(cls: Any) -> Callable[[Any], int]:
 
 
 def _compiled(cls: Any, **options: bool) -> Any:
-    """Return a class of the same fields that the standard library has given methods; they work on objects of `cls` as
-    on its own."""
+    """Return a class with the same fields whose methods the standard library's `dataclass` has made. The methods work
+    on objects of `cls`, too."""
     fields = dataclasses.fields(cls)
     members: dict[str, Any] = {
         "__module__": cls.__module__,

@@ -58,7 +58,7 @@ class PlainAclFiles:
         """Read all files; blocks.
 
         Raises:
-            ConfigError: there is none, one cannot be used, or they are written all the time; names it.
+            ConfigError: there is no file, one is unusable, or the files keep changing; names the file.
         """
         for _ in range(_TRIES):
             seen = self._fingerprint()

@@ -1,7 +1,8 @@
-"""What the two kinds of access control share: what is judged, what comes of it, what is remembered of a connection.
+"""The parts that the two kinds of access control share: the interface of a judge, its outcomes, and the session of a
+connection.
 
-A judge decides about whole requests. What it has let through is remembered in the session of the connection, so that
-the next send, pull or ack of the same user to the same topic costs one signature: see Session.
+A judge decides about whole requests. Allowed requests are remembered in the session of the connection, so that the next
+send, pull or ack of the same user to the same topic costs only the check of its signature: see Session.
 """
 
 from collections.abc import Sequence

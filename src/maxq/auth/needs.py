@@ -6,8 +6,8 @@ user whose signature is right may do that there. `strict` judges those rows, too
 except to users whom no rule binds; every code that a broker or a name server serves has one.
 
 The topics in which brokers keep what they work on (delayed, half and staged messages, check points of pops, half
-messages that were given up) hold messages of all: to send to them or to read them is an update of the cluster, whatever
-a policy says of their names.
+messages that were given up) hold messages of all topics: sending to them or reading them needs the right to update the
+cluster, whatever a policy says about their names.
 
 A message can name light queues that it is put into as well (INNER_MULTI_DISPATCH): to send it needs what a send to each
 of them needs. RocketMQ does not look at these names.
@@ -66,9 +66,10 @@ class Row(NamedTuple):
     """What one request may touch.
 
     Attributes:
-        by_request: what it needs by what is written in it; all of it must be met.
-        of_record: one of these actions on the topic of each record that it turns out to mean; empty: it means none.
-        in_rocketmq: does RocketMQ ask for something, too?
+        by_request: the needs that follow from the fields and body of the request; all of them must be met.
+        of_record: one of these actions is needed on the topic of each record that the request turns out to concern;
+            empty: it concerns no record.
+        in_rocketmq: whether RocketMQ requires a permission, too.
     """
 
     by_request: Rule

@@ -62,7 +62,7 @@ def _java_order(key: str) -> bytes:
 def sign(ext: dict[str, str], body: bytes, credentials: Credentials, key: "SigningKey") -> None:
     """Put access key, security token and signature into the header fields `ext` of a request with this body.
 
-    `key` is the credentials' own, made once.
+    `key` is the SigningKey of the credentials.
     """
     ext[ACCESS_KEY] = credentials.access_key
     if credentials.security_token:

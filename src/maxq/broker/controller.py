@@ -1,8 +1,8 @@
 """BrokerController: one broker. How it is put together, in the order of its constructor; how it starts, changes its
 role and stops.
 
-Parts get what they use; none of them knows the controller. What two parts need of each other, and who hears of what, is
-said in `_connect`, in the order in which they hear.
+Parts get what they use; none of them knows the controller. `_connect` connects parts that need each other, and adds
+listeners in the order in which they are called.
 
 Order of a start: configuration tables, store (recovery), features, listening, schedules, registration with the name
 servers; nobody is answered before all is loaded. Order of a stop: unregister, answer what is unfinished, stop
@@ -705,7 +705,7 @@ class BrokerController:
                 name and id.
             StoreFailedError: a service that was started failed, and no failure listener was set.
             BrokerEndedError: `shutdown` was called meanwhile.
-            OSError: the port is in use, or the disk refuses. What was opened is closed again.
+            OSError: the port is in use, or the disk refuses. Everything that was opened is closed again.
         """
         CURRENT.set(self.server.holds)
         FAILURES.set(self.operations.failures)

@@ -1,6 +1,6 @@
 """The root of the command line: its commands, and what becomes of errors.
 
-What went wrong is one line on standard error; the exit codes are those of `terminal.ends.ExitCode`.
+An error is one line on standard error; the exit codes are those of `terminal.ends.ExitCode`.
 """
 
 import sys

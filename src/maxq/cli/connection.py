@@ -8,8 +8,8 @@ Each of name servers, TLS and credentials comes from the first of these that has
 4. the context that MAXQ_CONTEXT names, else the one that `maxq context use` has chosen;
 5. name servers: 127.0.0.1:9876; credentials: mqadmin's $ROCKETMQ_HOME/conf/tools.yml.
 
-The clients of this process take TLS and credentials from the environment (maxq.machine); `use_connection` puts there
-what was found, for the time of the command (`scoped_variables`).
+The clients of this process take TLS and credentials from the environment (maxq.machine); `use_connection` sets these
+variables for the duration of a command (`scoped_variables`).
 """
 
 import inspect

@@ -78,7 +78,7 @@ class Contexts:
         return found
 
     def text(self) -> str:
-        """Return the text of the contexts file, as it is to be written."""
+        """Return the new text of the contexts file."""
         lines = [_HEAD]
         if self.current:
             lines.append(f"current = {_quoted(self.current)}\n")

@@ -165,7 +165,7 @@ def check_callable(name: str, value: object, usage: str) -> None:
 
 def check_transaction_listener(listener: object) -> None:
     """Raises:
-    WrongArgumentError: it has not the methods of a TransactionListener.
+    WrongArgumentError: the object lacks methods of a TransactionListener.
     """
     for name in ("execute_local_transaction", "check_local_transaction"):
         if not callable(getattr(listener, name, None)):

@@ -1,4 +1,4 @@
-"""What an application hears of faults of the program that its client outlives.
+"""Reports to an application about programming errors after which its client continues.
 
 The loops of a client (pulls, timers, listeners' queues) go on after any error. A refusal or a broken connection passes
 and is in the log. Another exception is a fault of the client, or of what the application gave it (an allocation
@@ -58,9 +58,9 @@ def error_in_a_line(error: BaseException) -> str:
 
 
 class KnownErrors:
-    """Knows which errors of an application's code had their traceback in the log: once is enough, each message may
-    raise the same. Two errors are the same if they are of one type and were raised at one place, called from the same
-    places. Threads may share an object."""
+    """Remembers which errors of the application's code were logged with a traceback: once is enough, because every
+    message may raise the same error. Two errors are the same if they are of one type and were raised at one place,
+    called from the same places. Threads may share an object."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()

@@ -1,8 +1,8 @@
 """One row per setting: the field, its text form, its bounds, and whether a running broker may change it.
 
-A settings class is a frozen dataclass whose fields are made by `setting`. What RocketMQ has besides, and has no effect
-here, is in `accepted_settings.tsv`: it loads, so that existing files do, is checked for its type and is listed, but is
-no attribute. Everything that reads settings reads the rows of both: the properties loader, the command line,
+A settings class is a frozen dataclass whose fields are made by `setting`. Other settings of RocketMQ, which have no
+effect here, are rows of `accepted_settings.tsv`: they are accepted in files, checked for their type and listed, but are
+not attributes. Everything that reads settings reads the rows of both: the properties loader, the command line,
 GET_BROKER_CONFIG, live updates, the manual.
 
 Names on the wire and in files are RocketMQ's; attributes are the same in snake case. Where that way back does not
@@ -78,11 +78,11 @@ def setting(
         low, high: bounds, both included. A number states its low; one without a high has that of its unit
             (MOST_BY_UNIT).
         live: a running server may change it (UPDATE_BROKER_CONFIG); whoever uses it re-reads it each time.
-        wire: RocketMQ's name where camel case of the attribute is not it.
+        wire: RocketMQ's name, if it is not the attribute in camel case.
         choices: the only texts allowed.
         form: what the text must look like, where there is no list of choices.
         secret: shown as *** wherever settings are printed.
-        unsupported: reason why only the default is taken for now.
+        unsupported: reason why only the default is accepted.
     """
     if high is None and type(default) in (int, float):
         high = MOST_BY_UNIT[unit]

@@ -1,8 +1,8 @@
 """The settings of one running server: several frozen objects that change together, or not at all.
 
 Parts read `settings.broker.fileReservedTime…` through the holder each time they need a live value; the objects
-themselves never change. A live update is checked whole before anything moves. What is not marked live cannot be
-changed while running, whoever asks: a setting that names a file, a command or an address never is live
+themselves never change. A live update is checked whole before anything moves. A setting that is not marked `live`
+cannot be changed while the server runs, whoever asks. Settings that name a file, a command or an address are never live
 (CVE-2023-33246, CVE-2023-37582).
 """
 

@@ -1,7 +1,8 @@
 """The bloom filter of dispatch: which consumers a message is for, in a bit map of 14 bytes.
 
 Each consumer of a topic has a few bit positions, derived from its name; a message's map has the bits of all consumers
-whose expression is true of it. So a clear bit says "not for this one" for certain, and set ones say "perhaps".
+whose expression is true of it. So a clear bit means that the message certainly does not match, and a set bit that it
+may match.
 
 Source:
     filter/util/{BloomFilter,BloomFilterData,BitsArray}.java; Guava's Hashing.murmur3_128.

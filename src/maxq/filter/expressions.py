@@ -219,8 +219,8 @@ class ExpressionBuilder:
         return BooleanExpression(nodes.Negation(node), 2) if negated else BooleanExpression(node, 1)
 
     def text_test(self, operand: Operand, kind: int, text: Literal, *, negated: bool) -> BooleanExpression:
-        """Build CONTAINS, STARTSWITH or ENDSWITH. It is false, negated or not, for an operand that is no text, and for
-        an empty text."""
+        """Build CONTAINS, STARTSWITH or ENDSWITH. It is false, negated or not, for an operand that is not a text, and
+        for an empty text."""
         assert isinstance(text.value, str), "the grammar takes a text only"
         if not text.value:
             return BooleanExpression(nodes.Fixed(FALSE), 1)

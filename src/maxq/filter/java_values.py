@@ -45,7 +45,7 @@ def parse_integer(text: str, bits: int) -> int:
     """Parse as Integer.valueOf (32 bits) and Long.valueOf (64) do.
 
     Raises:
-        FilterEvaluationError: NumberFormatException there.
+        FilterEvaluationError: Java would throw NumberFormatException.
     """
     if (
         len(text) <= MOST_DIGITS

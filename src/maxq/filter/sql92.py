@@ -139,11 +139,11 @@ def _compile(expression: str) -> Predicate:
 
 
 def _without_line_comments(expression: str) -> str:
-    """Replace line comments by blanks, so that everything else keeps its position. Two dashes without an end of the
-    line behind them are no comment but signs.
+    """Replace line comments by blanks, so that everything else keeps its position. Two dashes without a line end behind
+    them are minus signs and not a comment.
 
-    They are no terminal of the grammar: a lexer that looks for the end of the line at every sign of `----…` takes time
-    that grows with the square of its length.
+    Comments are not terminals of the grammar: a lexer that searches for the line end at every sign of `----…` takes
+    time that grows with the square of its length.
     """
     end = max(expression.rfind("\n"), expression.rfind("\r")) + 1
     if "--" not in expression[:end]:

@@ -1,4 +1,4 @@
-"""What goes into and comes out of the tables of RouteInfoManager."""
+"""Arguments and results of registrations with RouteInfoManager."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field

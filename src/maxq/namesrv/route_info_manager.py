@@ -16,10 +16,10 @@ it until the next version), while a write permission that was wiped by request s
 broker changes the topic, or the broker leaves (Java gives it back with any change of any of its topics). It also gives
 the topics of a broker without a walk over all topics.
 
-What concerns all topics of a broker is worked off in steps of _TOPICS_OF_A_STEP, between which others are served: a
-registration by whoever took it (`registering`), the removal of a broker and a change of its permissions here
-(`work_off`). A topic that a broker announces while its former topics are removed, or while its permissions change,
-is as the broker announced it.
+Work on all topics of a broker is done in steps of _TOPICS_OF_A_STEP, between which other requests are served. A
+registration is stepped by its caller (`registering`); the removal of a broker, and a change of its permissions, by
+`work_off`. A topic that a broker announces while its former topics are removed, or while its permissions change, is as
+the broker announced it.
 
 Source:
     apache/rocketmq namesrv/routeinfo/RouteInfoManager.java.

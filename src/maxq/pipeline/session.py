@@ -75,8 +75,8 @@ def using_session(
 ) -> Iterator[SparkSession]:
     """Open `local_session` for a block; afterwards the session is ended if it was started here.
 
-    What Ctrl-C does is left to the caller: where the main thread makes the context of a session, PySpark puts a handler
-    of its own in the place of whichever there is, so another thread makes it.
+    The handler of Ctrl-C is not changed: PySpark replaces it when the main thread creates the context of a session, so
+    another thread creates it.
     """
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -9,8 +9,8 @@ the head of all arrivals together, and then the pulls that it knows; whatever el
 as if the transport had delivered it. A connection that ends, fails, is not read by its peer or gets a very large frame
 goes back to its transport, which handles all of that.
 
-A turn costs 40 µs beside its messages. While an append would only wait for the disk (SYNC_FLUSH) there are no turns,
-for a millisecond at most: all that comes meanwhile is taken in one.
+A turn costs 40 µs beside its messages. While an append would only wait for the disk (SYNC_FLUSH), reading pauses for at
+most a millisecond: all arrivals of that time are then taken together.
 
 A thread that waits for one answer may receive on such a connection itself: the epoll instance is told not to watch the
 socket meanwhile (`receive_lent` in socket_io_cy), so that no turn begins for it.
@@ -47,9 +47,9 @@ class BatchedReads:
         table: a row for each arrival (columns A_… of protocol/frame/send_rows.py), in which `path` notes what it took.
         connections, hosts: the connection of each arrival, and its peer's address as records have it.
         path: called with this object when arrivals have been received; takes what it understands of them.
-        may_rest: called with a function; True promises that nothing taken at this moment would be answered before that
-            function is called.
-        is_at_work: something was received on one of the connections, and its connection has not kept the rest of it.
+        may_rest: called with a function; True promises that requests that are taken now would not be answered before
+            that function is called.
+        is_at_work: bytes were received that have not been handled or kept by their connections yet.
         descriptor: the epoll instance; -1: there is none.
     """
 

@@ -335,7 +335,7 @@ class RemotingClient(RemotingEndpoint):
         of a second: its answer still counts if it comes first. The request must be one that may be answered twice.
 
         Returns:
-            The first answer with SUCCESS; if there is none, the first that is no SYSTEM_ERROR; else the first answer.
+            The first answer with SUCCESS; otherwise the first that is not SYSTEM_ERROR; otherwise the first answer.
 
         Raises:
             RemotingConnectError: no name server is known, or none can be reached.

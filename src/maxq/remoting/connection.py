@@ -5,11 +5,11 @@ frame) is kept per connection and put in front of the next arrival. An idle conn
 frame of more than half the shared buffer is received into a buffer of its own, which grows with what really arrives.
 What all connections keep of unfinished frames is bounded in sum (unfinished_frames.py).
 
-Sending. What an arrival is answered with is collected and leaves in one write when the arrival has been worked off.
+Sending. Answers to one arrival are collected and sent in one write when the arrival has been handled.
 
-A peer that does not read. When the transport holds more than the high mark, neither its socket is read nor what
-already arrived is worked off, until it has drained; what others cause to be written to it meanwhile (long pulls that
-wake up) is bounded by `unsent_limit`, above which the connection is closed and said so.
+A peer that does not read. When the transport holds more than the high mark, its socket is not read, and earlier
+arrivals are not handled, until it has drained. Answers that other events write to it meanwhile (long pulls that wake
+up) are limited by `unsent_limit`, above which the connection is closed and logged.
 
 First bytes. A server looks at the first bytes of a connection: a PROXY protocol header is taken off, 0x16 starts TLS,
 anything else is a frame (whose first byte is 0 or 1 for every length below 32 MiB).

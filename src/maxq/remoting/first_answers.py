@@ -15,7 +15,8 @@ async def until_answered(asked: Collection[asyncio.Task[T]]) -> list[T]:
     (SILENT_SECONDS).
 
     Returns:
-        The answers that came. Who has not answered goes on: its end and its errors are the caller's.
+        The answers that came. Tasks that have not ended continue: ending them, and their errors, are left to the
+            caller.
     """
     loop = asyncio.get_running_loop()
     waiting = set(asked)

@@ -2,11 +2,11 @@
 
 GET and HEAD only, no TLS, no query strings that mean anything. A long page is made and sent in slices: between two of
 them the loop turns, and if others had work to do in that turn the page waits for a moment, so that the server's real
-work does not notice; and never more than a slice waits for a reader who is slow. Who is silent, sends too much, or does
-not read is closed. 32 connections are served; one more takes the place of the one that has waited longest for its
-request to end, or else of the one whose answer has taken longest: who holds connections keeps no probe out. Long pages
-are compressed for who takes gzip, which costs less than sending them: the text of metrics becomes a fiftieth. Pieces
-that are kept deflated are sent as they are.
+work does not notice; and never more than a slice waits for a reader who is slow. Connections that are silent, send too
+much, or do not read are closed. 32 connections are served at a time. One more replaces the connection whose request has
+been incomplete for longest, or else the one whose answer has taken longest, so that idle connections cannot lock out a
+health probe. Long pages are compressed for who takes gzip, which costs less than sending them: the text of metrics
+becomes a fiftieth. Pieces that are kept deflated are sent as they are.
 """
 
 import asyncio

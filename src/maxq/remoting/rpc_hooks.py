@@ -1,7 +1,7 @@
 """RPC hooks: what an application has called around every request of its clients, those of brokers to it included.
 
 A hook may add ext fields before a request goes out (that is how credentials of one's own travel), and sees each answer.
-What it raises before a request is what the caller gets, and nothing is sent.
+An exception that it raises before a request reaches the caller, and nothing is sent.
 
 Source: apache/rocketmq remoting/RPCHook.java; remoting/netty/{NettyRemotingClient,NettyRemotingAbstract}.java.
 """

@@ -1,4 +1,4 @@
-"""What transports do not tell of a TCP socket, and do not do with it."""
+"""Functions on TCP sockets that asyncio's transports do not offer."""
 
 import asyncio
 import contextlib

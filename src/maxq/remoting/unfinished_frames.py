@@ -3,8 +3,8 @@
 A frame may have 16 MiB, and anybody can begin one on each of many connections without ever sending its end. Each
 connection that keeps more than `COUNTED` bytes is entered with what it keeps. When the sum passes the limit,
 connections are ended until it does not: first those from which no request has been let through yet, then the others,
-and of each kind the one whose frame began first. Frames of clients that send are whole within moments, so it is not
-theirs that are old.
+and of each kind the one whose frame began first. Frames of active clients are complete within moments, so old ones
+belong to other clients.
 """
 
 from typing import Final, Protocol

@@ -1,13 +1,14 @@
-"""Background tasks: what becomes of one of a server that fails, and how those are ended that call an application.
+"""Background tasks of a server: what happens if one fails, and how tasks are ended that call an application.
 
-    a task that others rely on (delivery, checks, flush, replication)   `supervise`: its owner is told, who stops the
-                                                                         server or says what goes on without it
-    work that is done again and again                                    `count_failure`: logged where it failed; the
-                                                                         next turn comes all the same
+    a task that others rely on (delivery, checks, flush, replication)   `supervise`: its owner is told, and stops the
+                                                                         server or logs what continues without it
+    work that is repeated                                                `count_failure`: logged where it failed; the
+                                                                         next turn comes in any case
 
-Both are counted by name, in the metric `maxq_background_failures_total`: a log alone is read by nobody in time.
+Both are counted by name, in the metric `maxq_background_failures_total`, because nobody reads a log in time.
 
-A task that calls an application (a listener, say) may not end when it is cancelled: `end_tasks` goes on without it.
+A task that calls an application (a listener, for example) may not end when it is cancelled: `end_tasks` then continues
+without it.
 """
 
 import asyncio

@@ -1,18 +1,20 @@
 """Blocking work off the loop, seen through to its end, each kind of it on threads of its own.
 
-A thread cannot be cancelled. Whoever only awaits `run_in_executor` and is cancelled goes on, and closes or rewrites
-files, while the thread still works on them. So here a cancelled caller is cancelled only when the work has ended.
+A thread cannot be cancelled. A task that only awaits `run_in_executor` and is cancelled would continue, and close or
+rewrite files, while the thread still works on them. So here a cancelled caller is cancelled only when the work has
+ended.
 
 The loop's own executor has a few threads and takes what comes in turn: four hundred reads of 50 ms from a slow disk
-would hold up a group commit, or a vote, for seconds. So what somebody waits for has threads that nothing else uses,
-and what may come in any number, or take any time, has so many and no more:
+would hold up a group commit, or a vote, for seconds. So urgent work has threads that nothing else uses, and work that
+may come in any number, or take any time, has a limited number of threads:
 
 * `FLUSHES`: syncs of the log (group commits). `VOTES`: terms and votes of DLedger.
 * `CHECKPOINTS`: what is flushed and noted in intervals: queues, index, checkpoints. `TABLES`: topics, groups, offsets.
 * `FILES`: files, blocks and pages made ahead, and files that are deleted.
 * `COLD_READS`: messages that are not in memory. `TOOLS`: what compacts, repairs and looks through the store.
 
-What is left uses the loop's executor (`run_blocking`). A thread is started when there is work that no idle one takes.
+All other work uses the event loop's executor (`run_blocking`). A thread is started when there is work that no idle one
+takes.
 """
 
 import asyncio

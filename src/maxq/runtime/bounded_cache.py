@@ -1,7 +1,7 @@
 """BoundedCache: a cache of what is costly to make, bounded by entries and by the text of its keys.
 
 Others choose the keys, and a key may be a quarter of a megabyte (an expression in a request). When the next entry would
-pass a bound, the cache begins anew: what is still used comes again.
+exceed a bound, the cache is emptied: entries that are still used are added again.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the outside world is to store, broker, name server and client: a clock, a disk, chance.
+"""Interfaces of the outside world for store, broker, name server and client: clock, disk and random numbers.
 
 The real ones are in `system.py`; the simulated ones in `maxq.testing`. The network is the running asyncio loop.
 """
@@ -66,9 +66,10 @@ class SyncFailedError(OSError):
 class MappedRegion(ABC):
     """One file of fixed size in memory: of CommitLog, ConsumeQueue, IndexFile, checkpoint.
 
-    `flush` blocks (fdatasync of a range) and is called through `loop.run_in_executor` by whoever runs on a loop.
-    After `close` the view must not be used through this object; slices that readers still hold stay valid until
-    they drop them (an unlinked file lives as long as its mapping). What is not abstract is what a file system may lack.
+    `flush` blocks (fdatasync of a range) and is called through `loop.run_in_executor` by whoever runs on a loop. After
+    `close` the view must not be used through this object; slices that readers still hold stay valid until they drop
+    them (an unlinked file lives as long as its mapping). Methods that are not abstract are those that a file system may
+    lack.
     """
 
     @property
@@ -190,8 +191,8 @@ class SmallFiles(Protocol):
         ...
 
     def lock(self, path: PurePath, content: bytes, *, with_folder: bool = False) -> DiskLock:
-        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it. `with_folder`:
-        also if the file was deleted since, which is no reason to let go of what it guards."""
+        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it. With
+        `with_folder` the lock also holds if its file was deleted since."""
         ...
 
 

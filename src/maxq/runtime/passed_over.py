@@ -6,7 +6,7 @@ a mistake of ours. A failure with one of them is named in the log, counted, and 
     with self._passed_over("record %d of the journal", offset):
         self._take(offset)
 
-What is left undone stays where it is. Say in the name where that is, so that an operator finds it.
+Skipped work stays where it is. Say in the name where that is, so that an operator finds it.
 """
 
 import logging

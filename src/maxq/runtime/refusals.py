@@ -6,9 +6,9 @@ the setting it comes from, and what to do:
     [OVERLOAD]system busy, start flow control for a while: 10001 send requests wait for the disk, the limit is 10000
     (sendThreadPoolQueueCapacity); retry later or elsewhere
 
-`explain` writes it. Whoever sends answers lets `Refusals.heard` look at them: it counts by the bracketed word, so a
-refusal that is written in this form is counted, whichever part of the server said it. Once an interval `report` logs
-each cause that had new ones, with the newest remark.
+`explain` writes it. Servers pass every answer to `Refusals.heard`, which counts by the word in brackets: every refusal
+in this form is counted, whichever part of the server gave it. Once an interval `report` logs each cause that had new
+ones, with the newest remark.
 """
 
 import logging

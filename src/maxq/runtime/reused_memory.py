@@ -9,8 +9,8 @@ _MOST_LARGER: Final = 4  # a block that is larger than the wanted size by this f
 
 
 def _taken(blocks: list[bytearray]) -> tuple[bytearray, int]:
-    """Take out the last block. Returns it, and what `getrefcount` says of it here: _ALONE if nobody else refers to it,
-    a number that differs between releases of Python."""
+    """Take out the last block. Returns it, and its `getrefcount` here, which is _ALONE (a number that differs between
+    releases of Python) if nothing else refers to it."""
     block = blocks.pop()
     return block, sys.getrefcount(block)
 

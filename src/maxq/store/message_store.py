@@ -291,8 +291,8 @@ class MessageStore:
         """Run `work(*args)`, which writes to a file of the log and syncs it, off the loop.
 
         Raises:
-            OSError: of `work`. If its sync failed, the flusher has heard of it: the same sync covered what was appended
-                meanwhile.
+            OSError: of `work`. If its sync failed, the flusher was told: the same sync covered records that were
+                appended meanwhile.
         """
         try:
             await self._context.jobs.run(work, *args, threads=TOOLS)

@@ -1,6 +1,6 @@
 """The parts of one store, made and joined.
 
-What was appended goes its way from part to part in `AppendPropagation`; loading, role and shutdown are `StoreLife`'s.
+`AppendPropagation` passes appended records from part to part; `StoreLife` does loading, role and shutdown.
 """
 
 import asyncio

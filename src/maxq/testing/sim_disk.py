@@ -12,9 +12,9 @@ kernel may write pages back on its own, so that a file can also hold a mixture o
 `flush` of a region also makes the file's own directory entries durable, as `SystemDisk` does.
 
 A sync that fails (`fail_flush`) is what it is on Linux: the kernel takes the pages that it could not write for clean
-ones. Who reads goes on seeing them, the process that asked and the next ones on this machine; no later sync writes
-them, unless they were written again; and a loss of power shows what was there before. The process itself is refused
-every later sync of the file (`SyncFailedError`), as `SystemDisk` refuses it; the next process knows nothing of it.
+ones. Readers continue to see these bytes, in this process and in later ones on this machine. No later sync writes them
+unless they were written again, and a loss of power restores the earlier bytes. The process itself is refused every
+later sync of the file (`SyncFailedError`), as `SystemDisk` refuses it; the next process knows nothing of it.
 
 Power can be cut from outside (`cut_power`) or after a number of disk operations (`cut_power_after`): then the
 operation in which the countdown ends raises `PowerLoss`, half done. From there on every call raises `PowerLoss`; the

@@ -274,7 +274,7 @@ class SimulatedMember(SimulatedServer):
 
 
 class Simulation:
-    """What a story works with: brokers, members, time and what goes wrong.
+    """The world of a story: brokers, members, time and failures.
 
     Attributes:
         seed: of this story.
@@ -425,7 +425,7 @@ class Simulation:
         """Wait until `condition()` is true.
 
         Args:
-            what: in the failure.
+            what: description of the condition, for the failure.
 
         Raises:
             AssertionError: it is not within `seconds` of virtual time.

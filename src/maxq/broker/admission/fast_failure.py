@@ -1,5 +1,5 @@
-"""Refusing what has waited too long, and bounding what is unfinished (BrokerFastFailure.java, the pools of
-BrokerController.java).
+"""Refusing requests that have waited too long, and limiting the number of unfinished ones (BrokerFastFailure.java, the
+pools of BrokerController.java).
 
 RocketMQ gives each kind of request a thread pool, so that one kind cannot starve the others, and every 10 ms drops the
 heads of the pools' queues that grew too old. Here one loop does everything in arrival order. What the pools are for is
@@ -10,14 +10,15 @@ reached differently:
   blocks (flushes, cold reads, file creation and deletion) runs in the executor. Long walks (statistics, parked pulls,
   clean-up) are cut into slices that let the loop turn between them.
 * **Unfinished work is bounded by kind**, with the capacities of RocketMQ's pools (`sendThreadPoolQueueCapacity` …):
-  sends that wait for the disk, pulls whose bytes come from the disk, replies on their way to clients. What exceeds its
-  bound is answered code 2 `[OVERLOAD]…`, and the other kinds do not notice. Parked pulls have a bound of their own.
+  sends that wait for the disk, pulls whose bytes come from the disk, replies on their way to clients. A request above
+  the limit of its kind is answered with code 2 `[OVERLOAD]…`; other kinds are not affected. Parked pulls have a bound
+  of their own.
 * **What waited is refused.** A request waits where RocketMQ's would sit in a queue: behind the other arrivals of the
   same turn of the loop. One that is reached later than the limit of its kind (`waitTimeMillsInSendQueue` …) after the
-  turn's first is answered `[TIMEOUT_CLEAN_QUEUE]…`, so that its client goes to another broker in time. That is so from
-  the second such turn in a row on: behind a single stall everything is done in a moment, and refusing it would help
-  nobody. When one append took longer than `osPageCacheBusyTimeOutMills`, the sends behind it in that turn are answered
-  `[PCBUSY_CLEAN_QUEUE]…`.
+  turn's first is answered `[TIMEOUT_CLEAN_QUEUE]…`, so that its client goes to another broker in time. Requests are
+  refused only from the second such turn in a row on: after a single stall everything is done in a moment, and refusals
+  would not help. When one append took longer than `osPageCacheBusyTimeOutMills`, the sends behind it in that turn are
+  answered `[PCBUSY_CLEAN_QUEUE]…`.
 
 Every refusal counts (`refused`), also of one-way requests, which nobody else would notice.
 """

@@ -1,8 +1,8 @@
-"""Quotas: who is above what was allowed, and what comes of it.
+"""Quotas: limits of topics, groups and users, and what happens to requests above them.
 
-A topic's quota limits what is sent to it, a group's what it is given, a user's (the access key of its requests) both
-together. Topics and groups have theirs as attributes, users in the setting `userQuotas`; all of them are kept in files
-that exist anyway, and live.
+A topic's quota limits the messages sent to it, a group's quota the messages delivered to it, and a user's quota (by the
+access key of requests) both together. Topics and groups have theirs as attributes, users in the setting `userQuotas`;
+all of them are kept in files that exist anyway, and live.
 
 *Sends* to a topic above its quota are answered code 2 (SYSTEM_BUSY), which clients take for flow control. The path of
 fast-path sends pays nothing: the store counts messages and bytes of each topic anyway; a timer, which exists only while

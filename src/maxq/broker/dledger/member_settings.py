@@ -1,4 +1,4 @@
-"""What a broker's settings say of its member of a DLedger group."""
+"""The settings of a broker from which the configuration of its DLedger member is made."""
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ConfigError

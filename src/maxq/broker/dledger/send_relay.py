@@ -14,8 +14,8 @@ signature. The leader's answer is the producer's.
 
 A member that has not led since its start refuses sends, as Java's does (but for 20 s after a start with a log, for it
 may have led before that): nobody who asked for the route sends to it, and who tries the members in turn learns which
-one leads. MaxQ's clients are refused at once, for they ask for the route then. What was passed on is not passed on
-again: two members that take each other for the leader would do so for ever.
+one leads. MaxQ's clients are refused at once, for they ask for the route then. A send that was passed on is not passed
+on again, because two members that consider each other the leader would do so without end.
 """
 
 import asyncio
@@ -65,8 +65,8 @@ class SendRelay:
         """
         Args:
             leads: may this member take messages now, as the leader of its group?
-            is_asked: may clients take this member for the leader? What other members get is refused.
-            hindrance: why this member's own store takes nothing; empty: it does.
+            is_asked: may clients take this member for the leader? A send that another member has passed on is refused.
+            hindrance: why this member's own store accepts no messages; empty: it accepts them.
         """
         self._leads = leads
         self._is_asked = is_asked

@@ -1,44 +1,47 @@
-"""ActingMasterService: one broker's part in its group.
+"""ActingMasterService: the part of one broker in its group.
 
-It brings the broker online, keeps name servers told that it lives, watches which broker of the group is active, and
-starts or stops this broker's master-only services with that. Without enableSlaveActingMaster only the first remains: a
-master runs the master-only services, a slave does not.
+It brings the broker online, sends heartbeats to the name servers, watches which broker of the group is active, and
+starts or stops this broker's master-only services accordingly. Without enableSlaveActingMaster it only
+brings the broker online: a master runs the master-only services, a slave does not.
 
-A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
-that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
-sure of its role and promises nothing (Authority), until it has looked. A master then comes back as if it had started:
-it takes back what its stand-in kept (PreOnline). A slave that reaches no name server for ten seconds goes on as it was:
-in a group whose name servers all are gone nobody is replaced. (The first question may well fail: connections broke
-while it stood still.)
+**A broker that stood still.** In a group whose slaves may act, a broker that stood still (SIGSTOP, a virtual machine
+that is moved) may have been given up and replaced. When it has not looked at the group for three quarters of
+brokerNotActiveTimeoutMillis, it is not sure of its role and promises nothing (Authority) until it has looked. A master
+then comes back as if it had been started: it takes over the state of the slave that acted for it (PreOnline). If a
+slave reaches no name server for ten seconds, it continues as before: in a group without any name server no broker is
+replaced. (The first question after a standstill often fails, because connections were closed meanwhile.)
 
-A name server may miss a master that lives: it was started anew, or its connection to the master broke. So a slave asks
-its master all the time, and once more before it takes it for gone:
+**When a slave considers its master gone.** Name servers may miss a living master: they were restarted, or its
+connection broke. So a slave asks its master all the time, and once more before it acts:
 
-* where nobody listens at its address, or it says that it ends, it is gone;
-* one that answers is taken for gone when name servers go on missing it for brokerNotActiveTimeoutMillis: clients do not
-  find it;
-* one that is silent stands still, or no packet comes through. It is taken for gone when it has been silent for
-  brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
-  longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
+* If nobody listens at the master's address, or the master says that it is ending, it is gone.
+* A master that answers counts as gone when name servers have missed it for brokerNotActiveTimeoutMillis, because
+  clients do not find it.
+* A master that is silent stands still, or is cut off by the network. It counts as gone when it has been silent for
+  brokerNotActiveTimeoutMillis (a master that stood still is then not sure of its role) and name servers have missed it
+  for longer than it would need to register again. The same holds for a master of which a slave that has just started
+  knows nothing.
 
-A slave whose log was found to be another than its master's, because the master lost the end of its log and went on
-without it, does not act: it would give away messages that the master does not have, and what it kept would be of places
-that other messages have at the master. Nor does it tell a master that comes back what it knows. While no master and
-another slave lives, it leaves the name servers, which would lead clients to it, so that the next slave stands in.
+A slave whose log differs from its master's, because the master lost the end of its log and continued without it, does
+not act: it would deliver messages that the master does not have, and its state would concern offsets at which the
+master has other messages. It does not hand its state to a returning master either. While there is no master and another
+slave is alive, it leaves the name servers, so that they send clients to the next slave.
 
-They may miss a slave that acts, too. So the slave with the next id asks those with smaller ids that it knew of, and
-takes one that answers or is silent for gone when name servers go on missing it for brokerNotActiveTimeoutMillis.
+**When a slave considers an acting slave gone.** Name servers may miss that slave, too. The slave with the next id asks
+those with smaller ids that it knew of. One that answers or is silent counts as gone when name servers have missed it
+for brokerNotActiveTimeoutMillis.
 
-A slave that is to act asks the others first what they kept while they acted (PreOnline.take_over), and one that acts
-leaves the group to it. While it acts, the others copy what it keeps (PreOnline.copy).
+A slave that is about to act first asks the other slaves for the state from the times when they acted
+(PreOnline.take_over), and a slave that acts gives the group up when it is asked. While it acts, the others copy its
+state (PreOnline.copy).
 
-Slaves go on asking the master that they have lost. So a master that comes back and reaches no name server hears of
-them, and takes back what they kept; and where no name server answers a slave that acts, it leaves the group to a master
-that says that it is active: name servers may have given the slave up, too.
+Slaves continue to ask a master that they have lost. So a master that comes back and reaches no name server hears from
+them, and takes over their state. An acting slave that gets no answer from any name server gives the group up to a
+master that says that it is active: name servers may have replaced the slave, too.
 
-Slave: a smaller id appears → its master-only services stop. The master is gone → its address and HA address are
-forgotten. The master is back → both are set, and parked pulls are looked at again, so that consumers return to the
-master.
+On a slave: when a smaller id appears, its master-only services stop. When the master is gone, its address and HA
+address are forgotten. When the master is back, both are set, and parked pulls are examined again, so that consumers
+return to the master.
 
 Source:
     broker/BrokerController.java startService, startServiceWithoutCondition, updateMinBroker, onMinBrokerChange,
@@ -79,8 +82,8 @@ class ActingMasterService:
     """Brings a broker online and decides whether it acts for its group; see the module's text.
 
     Attributes:
-        group: what is known of the brokers that share this one's name.
-        is_ending: this broker is shut down: another one may become active as soon as it likes.
+        group: the known members of the group, which share this broker's name.
+        is_ending: this broker shuts down, so another one may become active at any time.
     """
 
     def __init__(
@@ -323,9 +326,8 @@ class ActingMasterService:
                 self._registration.register_all()
 
     async def _doubt_role(self, members: Mapping[int, str]) -> None:
-        """Have a slave that acts, and that no name server had told for so long who lives that another one may have
-        acted in its place, find out who is active as when it was started: it takes over from the others what they have
-        kept."""
+        """Let an acting slave find out who is active, as after a start, because no name server has answered it for so
+        long that another slave may have acted in its place. It takes over the state of the others."""
         async with self._changing:
             others = {*self.group.members, *members} - {MASTER_ID, self.group.own_id}
             if others and self.is_acting_master:
@@ -515,8 +517,8 @@ class ActingMasterService:
         return living
 
     async def leave_to(self, broker_id: int, address: str) -> None:
-        """Leave the group to another slave, which is to act and asks what was kept here. Of two that ask each other the
-        one with the smaller id goes on.
+        """Give the group up to another slave, which is about to act and asks for the state of this one. Of two that ask
+        each other the one with the smaller id goes on.
 
         Raises:
             RequestRefusedError: this slave does not leave it: it is about to act, or its master comes back.

@@ -1,4 +1,4 @@
-"""BrokerGroup: what one broker knows of the brokers that share its name. Pure: facts in, changes out.
+"""BrokerGroup: one broker's knowledge of the brokers that share its name. Pure: facts in, changes out.
 
 The live broker with the smallest id is the active one of the group: the master (0), or a slave that acts as master.
 Two sources tell who it is: the member group that is fetched from a name server every second, and

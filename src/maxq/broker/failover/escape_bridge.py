@@ -1,11 +1,11 @@
 """EscapeBridge: a write that belongs to another broker group, or cannot wait for the master, goes to another one.
 
 A master stores the message itself. A slave that acts as master may not write, for its log is a copy; with
-enableRemoteEscape it sends the message to a writable queue of another group of the cluster. What the message is keeps:
-topic, body, properties, flags, times of reconsumption; queue, offsets and store host are the other group's.
+enableRemoteEscape it sends the message to a writable queue of another group of the cluster. The message keeps its
+topic, body, properties, flags and count of reconsumptions; queue, offsets and store host are those of the other group.
 
-When the master of such a slave comes back and asks what was done meanwhile, nothing more is sent (`rests`), and what is
-under way is waited for (`wait_idle`), so that the answers say all of it.
+When the master of such a slave comes back and asks for its state, nothing more is sent (`rests`), and sends under way
+are waited for (`wait_idle`), so that the answers are complete.
 
 A static topic's queue may have been moved to another group between the moment in which a message was stored here
 (delayed, timed, in a transaction) and that in which it is delivered. It goes to the group that leads the queue then,

@@ -28,10 +28,10 @@ _ASK_AGAIN_S = 0.05
 class Sign(Enum):
     """What a slave learns about its master by asking it.
 
-    LIVES: the master answers, and is active, as far as it says (RocketMQ's says nothing).
-    PREPARES: it answers, and is not active yet: it looks who stood in for it.
-    GONE: its process is not there any more, or ends: nobody listens at its address, or somebody else does.
-    SILENT: nobody can tell. It stands still, or no packet comes through.
+    LIVES       the master answers, and is active as far as it says (RocketMQ's says nothing)
+    PREPARES    it answers, and is not active yet: it finds out which slave acted for it
+    GONE        its process has ended or is ending: nobody listens at its address, or another broker does
+    SILENT      its state is unknown: it stands still, or the network is interrupted
     """
 
     LIVES = "lives"

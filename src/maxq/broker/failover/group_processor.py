@@ -55,8 +55,8 @@ class BrokerGroupProcessor(RequestProcessor):
 
     def exchange_broker_ha_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle request 906. With an address, a master tells its slave where to copy from; without one, a slave asks
-        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign). So does a slave
-        another slave, which answers with the name of its group."""
+        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign). A slave may ask
+        another slave in the same way, which answers with the name of its group."""
         told = ExchangeHAInfoHeader.decode(request.ext)
         if self._own.broker_id == MASTER_ID:
             if told.master_ha_address:  # a master copies from nobody, whatever it is told

@@ -1,21 +1,21 @@
 """PreOnline: what a member of an acting-master group does before it registers with the name servers, or acts.
 
-A master that comes back asks who is there, tells each living slave where it replicates from, waits until that slave
-copies, and takes back what the slave kept meanwhile. A slave asks its master where it replicates from and waits until
-it copies itself. No member is waited for longer than 10 s altogether; then the broker goes online and says what it
-could not do. (Java tries again for ever, until the name server drops the member that does not copy.)
+A master that comes back finds out which slaves are alive, tells each of them where it replicates from, waits until the
+slave copies from it, and takes over the slave's state. A slave asks its master where it replicates from, and waits
+until it copies from there. Each member is waited for at most 10 s altogether; then the broker goes online and logs what
+it could not do. (Java repeats this without end, until the name server drops the member that does not copy.)
 
-Who is there a name server says. Slaves say it, too, for each asks its master, also one that it has lost, every
-brokerHeartbeatInterval (GroupApi.sign_of). So a master that reaches no name server goes by the slaves that have asked
-since it began, when they are as many as totalReplicas says. Until then it waits: a slave may stand in for it. (Java's
-waits for a name server.) A name server that was just started, or that a slave does not reach, names fewer: then those
-that are missing have some of these intervals' time to ask. A slave without a name server goes online after 10 s: it
-acts when one tells it to.
+Name servers say which slaves are alive. The slaves say it, too, because each asks its master every
+brokerHeartbeatInterval, even a master that it has lost (GroupApi.sign_of). So a master that reaches no name server uses
+the slaves that have asked since it began, once there are as many as totalReplicas says. Until then it waits, because a
+slave may be acting for it. (Java's master waits for a name server.) A name server that was just started, or that a
+slave does not reach, names fewer slaves; the missing ones get a few of these intervals to ask. A slave without a name
+server goes online after 10 s, and acts when a name server tells it to.
 
-A slave that is about to act asks the other slaves for what they kept while they acted: it comes back in the place of
-one with a larger id, or stands in for one that name servers do not hear. That one stops acting when it answers. (Java's
-acts with what it knows itself.) While it does not act it copies that from the slave that does, which may be gone when
-this one is to act.
+A slave that is about to act asks the other slaves for the state from the times when they acted: it comes back and has a
+smaller id than the acting slave, or it replaces one that name servers do not hear. The other slave stops acting when it
+answers. (Java's slave acts with what it knows itself.) A slave that does not act copies this state from the slave that
+does, because that one may be gone when this slave has to act.
 
 Source:
     broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
@@ -235,8 +235,8 @@ class PreOnline:
         return True
 
     async def copy(self, address: str, is_wanted: Callable[[], bool]) -> bool:
-        """Copy, on a slave that does not act, what the slave at `address`, which does, keeps. That one may die, and the
-        next one acts without being able to ask it. Returns False if that failed."""
+        """Copy, on a slave that does not act, what the slave at `address`, which does, keeps. The slave that acts may
+        die, and the next one must act without asking it. Returns False if that failed."""
         try:
             async with asyncio.timeout(GIVE_UP_MS / 1000):
                 await self._metadata.copy(address, is_wanted)

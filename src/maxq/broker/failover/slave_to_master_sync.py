@@ -1,24 +1,25 @@
-"""SlaveToMasterSync: a master that comes back takes from a slave what the slave kept for it.
+"""SlaveToMasterSync: a master that comes back takes over the state of a slave that acted for it.
 
     consumer offsets 43    the larger offset of each queue
     delay offsets 45, timer checkpoint 60    the files (see ReplicatedConfigFiles)
     messages given to consumers 30091        see broker/pop/hand_back.py
 
-Nothing is taken from a slave of which the marks of the logs say that its log is another (replication/ha/log_mark.py).
-Consumer offsets only if the slave's data version is not older than ours was before this return. They never go back:
-where our own is the larger one, a commit that the slave had not copied before this master died, that one stays. (Java
-takes the slave's table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they
-go beyond the ends of the queues here: a master that lost its end gives the places of what was consumed of that to other
-messages, whether the slave had copied it or not. Offsets that operators have set or removed here stay so if
-the slave has not heard of that.
+Nothing is taken from a slave whose log mark shows that its log differs (replication/ha/log_mark.py).
 
-What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
-the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
-say nothing, for both have counted since the slave's last copy. A slave whose log has more than this one speaks of
-another log, and of Java's slaves, which do not say what their log has, the version decides.
+Consumer offsets are taken only if the slave's data version is not older than this master's was before its return. They
+never go back: if the own offset is larger, because the slave had not copied a commit before this master died, the own
+one stays. (Java takes the slave's table of a group and topic as it is, and forgets queues that the slave does not
+know.) Nor do they go beyond the ends of the queues here: a master that lost the end of its log gives the offsets of
+lost messages, which may have been consumed, to other messages, whether the slave had copied the lost ones or not.
+Offsets that operators have set or removed here are kept if the slave does not know of the change.
 
-A slave that does not act copies the same from the slave that acts, every few seconds, so that it knows nearly all of it
-if that one dies, and can tell the master.
+Delayed and timer messages count as delivered if this broker has delivered them, or if the slave has delivered them to
+another broker group (enableRemoteEscape): the larger offset of each level counts, and the timer that has come further.
+Versions cannot decide, because both brokers have counted since the slave's last copy. A slave whose log is longer than
+this one speaks of another log. Java's slaves do not say how long their log is; there the version decides.
+
+A slave that does not act copies the same state from the slave that acts, every few seconds, so that it has nearly all
+of it if that slave dies, and can hand it to the master.
 
 Source:
     broker/BrokerPreOnlineService.java syncMetadataReverse.
@@ -172,8 +173,8 @@ class SlaveToMasterSync:
             await self._take_timer_checkpoint(address)
 
     def _version_before(self, return_id: str) -> DataVersion:
-        """Return the version of this master's offsets before it took any back in this return. Two slaves may have acted
-        in turn; which of them did later says nothing about what was committed at the other."""
+        """Return the version of this master's offsets before it took any back in this return. If two slaves have acted
+        in turn, the later one may not know of commits at the other."""
         if self._return is None or self._return[0] != return_id:
             self._return = return_id, self._offsets.data_version
         return self._return[1]

@@ -2,9 +2,9 @@
 
 Java's consumers acknowledge message by message, its proxies many in a batch. Each such frame costs a look at its header
 (and body) and bits in check points here; all of a turn of the loop share one record of the journal, all of an arrival
-one write. What is not an ordinary ack of check points in memory (in order, handed over, unknown, one-way, odd header)
-ends the run and takes the slow path, which knows every rule and remark; so do batches under access control, which
-asks for every entry of them.
+one write. Any other request (an ordered or unknown message, a check point that was handed over, a one-way request, an
+odd header) ends the run and takes the slow path, which knows every rule and remark. So does a batch under access
+control, because each of its entries must be checked.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""What a broker takes from an arrival before frames are decoded one by one: fast-path sends, pulls it knows, commits,
-what consumers give back, acks of what was popped."""
+"""The frames that a broker handles before any frame is decoded by itself: fast-path sends, remembered pulls, commits,
+messages that consumers give back, acks of popped messages."""
 
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.fast_path.end_path import EndPath

@@ -10,8 +10,8 @@ slave that may be read; each answer says which broker to ask next (processors/pu
 out (an empty queue, offset moved, cold data, a pending reset, a wait that is over) is left to the processor, which asks
 the store again and knows what to say.
 
-What is in memory and filtered by tags at most is read and sent without an object a message (pull_answers_cy.py); the
-store's slow path reads what is filtered by properties or lies further back.
+Messages that are in memory and filtered by tags at most are read and sent without making an object for each
+(pull_answers_cy.py). Messages that are filtered by properties, or lie further back, are read by the store's slow path.
 """
 
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables

@@ -1,9 +1,9 @@
 """The fast path of sends: what `RemotingServer.batch_path` of a broker does with an arrival.
 
 Leading fast-path sends of the receive buffer become rows (protocol/send_scanner_cy), the rows become records (the
-store's `append_rows`), and all their answers one buffer. Whatever is none, or must be refused, is left where it is: the
-server decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this
-module decides nothing; it only takes what that processor would have stored anyway.
+store's `append_rows`), and all their answers one buffer. A frame that is not such a send, or must be refused, stays in
+the buffer: the server decodes it and gives it to the SendMessageProcessor, which knows every rule and every remark. So
+this module decides nothing; it only takes what that processor would have stored anyway.
 
 Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait together (acknowledgement.py).
 """
@@ -259,7 +259,7 @@ class SendPath:
 
 
 class _Wait(NamedTuple):
-    """What is known of a run of sends whose answers wait for the disk and the replicas."""
+    """A run of sends whose answers wait for the disk and the replicas."""
 
     rows: int
     began_ms: int  # monotonic

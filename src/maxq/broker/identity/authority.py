@@ -1,10 +1,10 @@
 """Authority: what the success of each request promises, and whether this broker may promise it now.
 
-The active broker of a group (the master; a slave that acts as master; a DLedger leader) may have been replaced
-without knowing it: it stood still, or nobody hears it. What it says then is another's to say: a lock that somebody else
-holds, an offset that is lost, a topic that is nowhere. So it asks before it begins, and again before an answer that was
-not there at once leaves. `PROMISES` says for each request what its success promises; a request that is not in it is
-refused by a test (tests/integration/broker/slaves/test_authority.py), so that nobody forgets to think of it.
+The active broker of a group (the master; a slave that acts as master; a DLedger leader) may have been replaced without
+knowing it: it stood still, or nobody hears it. What it says then may be wrong: a lock that somebody else holds, an
+offset that is lost, a topic that exists nowhere. So it asks `doubt` before it handles a request, and again before an
+answer is sent that was not ready at once. `PROMISES` says for each request what its success promises; a test refuses a
+request that is not in it (tests/integration/broker/slaves/test_authority.py).
 
 How sure a broker is (`doubt`):
 
@@ -12,14 +12,14 @@ How sure a broker is (`doubt`):
 |---|---|
 | DLedger leader | a majority answered its heart-beats so recently that nobody else can have been elected (its lease) |
 | member of an acting-master group | it did not stand still for so long that its name servers may have given it up |
-| master or slave without a stand-in | always: nobody takes its place but by an operator's hand |
+| master or slave of another group | always: only an operator replaces it |
 
-A slave that acts as master is asked for what it promised by the master that comes back (pop/hand_back.py). What it
-promised after that would be lost, so it promises nothing until that master has registered or did not come. Nor does the
-master before it has asked (failover/pre_online.py): if it has lost the end of its log, what it took meanwhile would get
-the places of messages that were consumed at the slave.
+A slave that acts as master hands its promises to the master that comes back (pop/hand_back.py). Later promises would be
+lost, so it makes none until that master has registered, or has failed to come. Nor does a master before it has asked
+its slaves (failover/pre_online.py): if it has lost the end of its log, messages that it stored would get the offsets of
+messages that were consumed at the slave.
 
-All that ask, the batch paths too, ask the one object of the broker; what sends wait for is Acknowledgement's.
+All who ask, including the batch paths, ask this one object; what sends wait for is decided by Acknowledgement.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +34,7 @@ from maxq.runtime.refusals import Cause
 
 
 class Promise(Enum):
-    """What the success of a request promises; each value promises more than the one before.
+    """The promise that the success of a request makes; each value includes the ones before it.
 
     NOTHING: what this process knows or did for itself. Nobody takes it for the word of the group.
     ROLE: the group's word, in memory: who takes himself for its master must be it. A slave says what its copy has.

@@ -1,4 +1,5 @@
-"""Who this broker is, for everybody who has to say so. The port is known once the server listens."""
+"""Name and addresses of this broker, for all parts that put them into requests and answers. The port is known once the
+server listens."""
 
 import asyncio
 import socket

@@ -1,16 +1,16 @@
 """Keeping every name server informed: on change at once, and from time to time anyway.
 
-Two brokers of one name and id split what is sent between two logs, and readers miss what is in the other. So a broker
-asks first who holds its name (`refuse_taken_name`), and looks again before each periodic registration.
+Two brokers with the same name and id divide the messages between two logs, and readers miss those in the other log. So
+a broker asks first who holds its name (`refuse_taken_name`), and looks again before each periodic registration.
 
 A change registers the changed topics alone. A name server that missed one (unreachable, or restarted and now refusing
 an incremental registration of a broker it does not know) gets what it missed with the next one, or the whole table. One
-that fails, or closes its connection, is tried again every second until it knows this broker, for clients find
-no route there meanwhile. A name server that fails or hangs never delays the others, nor a start, an end, or a slave
-that looks for its master: what is asked of all of them goes on a moment after one has answered.
+that fails, or closes its connection, is tried again every second until it knows this broker, for clients find no route
+there meanwhile. A name server that fails or hangs never delays the others, nor a start, a shutdown, or a slave that
+looks for its master: a request to all of them continues a moment after one has answered.
 
-Who deletes a topic tells the name servers, too (216). What they have missed of that, or were not told, they hear with
-the next periodic registration: a master says that its whole table is all it has. Java's name servers do not know that.
+Who deletes a topic tells the name servers, too (216). The next periodic registration tells name servers what they have
+missed: it lists all topics of the master, and says that there are no others. Java's name servers do not know that.
 
 Who answers a change waits for `changes_known`, so that a client that looks for a topic it has just made finds it. Java
 waits for all name servers, up to registerBrokerTimeoutMills (24 s).

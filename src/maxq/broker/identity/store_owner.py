@@ -83,7 +83,8 @@ class StoreOwner:
             slave_until: of a master: see the attribute.
 
         Raises:
-            OSError: the disk refuses. That there is no room for another role is no reason: the file names the group.
+            OSError: the disk refuses. A lack of disk room for a new role is ignored, because the file already names the
+                group.
         """
         broker = self._broker
         self._role = role

@@ -78,8 +78,8 @@ class PopLongPollingService:
     ) -> None:
         """
         Args:
-            queue_count: of a topic that clients read; 0 if there is no such topic.
-            guard: is asked again about what waits when rules have changed; None: there is no access control.
+            queue_count: returns the number of queues of a topic that clients may read; 0 if there is no such topic.
+            guard: is asked again about waiting requests when rules have changed; None: there is no access control.
         """
         self._guard = guard
         self._store = store

@@ -4,9 +4,9 @@ A parked pull hangs under its queue until one of four things happens:
 
 * messages arrive: the store tells which queues grew, at the end of the append that made them readable, and the pull is
   answered in the same turn of the loop, or in one of the next where many wait for the queue;
-* its time is over: answered with what there is then, normally PULL_NOT_FOUND;
-* the safety net, every five seconds (one second with `longPollingEnable=false`): a queue that grew although nobody
-  said so is looked at, and a pull whose offset moved past messages that its filter rejects is answered
+* its time is over: answered with what there is then, normally PULL_NOT_FOUND; * the safety net, every five seconds (one
+second with `longPollingEnable=false`): a queue that has grown without an event is examined, and a pull whose offset
+moved past messages that its filter rejects is answered
   PULL_RETRY_IMMEDIATELY, so that its client's offset moves on too;
 * its connection closes: forgotten.
 

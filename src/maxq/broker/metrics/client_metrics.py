@@ -1,4 +1,4 @@
-"""Who is connected, by language and version.
+"""Numbers of connected clients, by language and version.
 
 Source:
     broker/metrics/BrokerMetricsManager.java initConnectionMetrics; common/MQVersion.java.

@@ -1,4 +1,4 @@
-"""What pop consumption shows: how far reviving is behind, how many check points are in memory, and what went through
+"""Metrics of pop consumption: how far reviving is behind, how many check points are in memory, and what went through
 the revive topic and the retry topics.
 
 Records go through the revive topic only when a check point has been open for long, so these counters grow less than

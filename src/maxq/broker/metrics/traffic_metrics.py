@@ -1,8 +1,8 @@
 """Messages and bytes in and out, by topic and group, and how large messages are.
 
-Nothing is counted twice: what came in stands in the TopicWriteState of each topic, what went out in the statistics'
-counters. The sizes are read off the ConsumeQueues when somebody asks, at most the last 1000 units of a queue since the
-last time; of more messages than these the sizes are taken to be alike. `_count` and `_sum` are exact.
+Messages are counted once: received ones in the TopicWriteState of each topic, delivered ones in the counters of the
+statistics. The sizes are read off the ConsumeQueues when somebody asks, at most the last 1000 units of a queue since
+the last time; of more messages than these the sizes are taken to be alike. `_count` and `_sum` are exact.
 
 Topics are looked at in blocks, and a block is made anew only if something was put into one of its topics, or their
 configs changed: what is shown of the others is kept. All that one scrape shows of a topic is of one moment, unless

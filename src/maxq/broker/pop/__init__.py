@@ -1,8 +1,8 @@
 """Pop consumption: the broker keeps the cursor, hides what it gave away, and gives it again if nobody acknowledges.
 
-Read `pop_message.py` (the request), `pop_reader.py` (what is given, and noted), `check_point_buffer.py` (what is
-not acknowledged yet), `ack_message.py`, then `pop_service.py` (what happens when time is over: `retry_writer.py`,
-`pop_revive.py`, `revive_record_writer.py`). `pop_journal.py` is what survives a crash; `order_service.py` and
-`order_info.py` keep the order of FIFO groups. `notification.py` asks without taking. docs/explanation/pop.md tells the
-whole story.
+Read `pop_message.py` (the request), `pop_reader.py` (reads and records messages), `check_point_buffer.py` (messages
+that are not acknowledged yet), `ack_message.py`, then `pop_service.py` (what happens when the invisible time is over:
+`retry_writer.py`, `pop_revive.py`, `revive_record_writer.py`). `pop_journal.py` is what survives a crash;
+`order_service.py` and `order_info.py` keep the order of FIFO groups. `notification.py` asks without taking.
+docs/explanation/pop.md tells the whole story.
 """

@@ -131,8 +131,8 @@ class AckMessageProcessor(RequestProcessor):
         """Process one ack. Returns the physical offset that must be safe before the client is answered; 0: none;
         NOT_NOTED: the client cannot be answered.
 
-        The check point of an ack that is repeated may have ended by the first one. That one is in the log before this
-        one's record, for what the store did not take before is written first."""
+        The check point of an ack that is repeated may have ended by the first one. The other record precedes this one
+        in the log, because records that the store refused before are written first."""
         self._count(ack.group, ack.topic, len(ack.offsets))
         holders: dict[LiveCheckPoint, list[int]] = {}
         for offset in ack.offsets:
@@ -213,10 +213,10 @@ class AckMessageProcessor(RequestProcessor):
     # --- invisible time ----------------------------------------------------------------------------------------------
 
     async def change_invisible_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Handle a change of the invisible time: make a new check point for one message, and acknowledge the old
-        one. A receipt whose time is over, and whose check point is not in memory any more, is refused: its message may
-        have been given again, and would come twice from now on. So is one by which the time had been changed before,
-        to one that is over, although the consumer may not have heard of that."""
+        """Handle a change of the invisible time: make a new check point for one message, and acknowledge the old one. A
+        receipt whose time is over, and whose check point is not in memory any more, is refused: its message may have
+        been given again, and would come twice from now on. The same holds for a receipt from before an earlier change
+        of the time, if the changed time is over, because the consumer may not have received the newer receipt."""
         await self._ready()
         header = ChangeInvisibleTimeRequestHeader.decode(request.ext)
         self._checks.message(

@@ -117,11 +117,11 @@ class Acked(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """Where a group goes on in a queue: what the journal is to say of it.
+    """An offset at which a group begins or continues in a queue, for the journal.
 
     Attributes:
-        at_end: it begins at the end of the queue, which will be elsewhere if the group's offset is lost.
-        is_set: it was told to go on there.
+        at_end: the group begins at the end of the queue, which will have moved if the group's offset is lost.
+        is_set: an administrator has set this offset.
     """
 
     queue: QueueKey
@@ -589,8 +589,8 @@ class CheckPointBuffer:
                 del self._renewed[key]
 
     def settle(self) -> None:
-        """Move groups' offsets over the check points whose end can be lost no more by now; a start needs what the
-        journal tells of these no more."""
+        """Move groups' offsets over the check points whose end can no longer be lost. A start no longer needs the
+        journal records of these."""
         while self._resting and self._is_settled(self._resting[0]):
             self._commit(self._resting.popleft().queue)
         while self._moves and self.journal.is_final(self._moves[0][0]):
@@ -645,7 +645,7 @@ class CheckPointBuffer:
 
     def begin_again(self, queues: list[QueueKey]) -> None:
         """Drop the check points of a deleted group: in these queues it goes on at its committed offsets, or begins anew
-        where it has none. What the journal tells of them does not move it on at the next start."""
+        where it has none. Journal records of these messages do not move the offset at the next start."""
         self.forget(queues)
         rows = [[topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id)]
                 for topic, group, queue_id in queues]  # fmt: skip
@@ -748,8 +748,8 @@ class CheckPointBuffer:
         """Return the journal rows of all check points that have not ended, with the bits of acknowledged messages at
         the end. Then come those that have ended behind an open one of their queue, with all bits set: the group's
         offset is not beyond them, so a broker that did not know them would deliver their messages again. Last come
-        those that the master had handed over, and whose acks came here, and all others of the master that have ended
-        here: it may have handed them over as it ended, and this slave has not heard of it."""
+        check points that the master had handed over and whose acks were received here, and all others of the master
+        that have ended here: the master may have handed them over at its end without this slave's knowledge."""
         passed_on = {row[0] for row in self._passed_on}
         ended = [
             live
@@ -892,8 +892,8 @@ class CheckPointBuffer:
                 self._renew(live, (*live.earlier, _key_of(live, *receipt)))
 
     def _take_done(self, done: list[list[Any]], end: LogMark) -> None:
-        """Move groups to where they are at the slave when what the journal tells of that before `end` is final: what
-        stands before a group's offset may be open in a check point that came here just now."""
+        """Move groups to the slave's offsets when the journal records of these before `end` are final: messages before
+        a group's offset may be open in a check point that has just been taken over."""
         for topic, group, queue_id, offset, bounds in done:
             self._moves.append((end, (topic, group, queue_id), offset))
             if self._ended_here is not None:

@@ -1,41 +1,44 @@
-"""HandBack: what a slave that acted as master knows of messages given to consumers, for the master that comes back.
+"""HandBack: a slave that acted as master hands its pop state (messages given to consumers) to the master that comes
+back.
 
-While its master was away the slave gave messages away and was told acks, and kept both in memory, for it may not write
-the log that it copies. Before the master registers again it asks each slave (MAXQ_HAND_BACK_POPS, 30091). A slave that
-acts as master answers, and promises nothing more from then on (Authority): it gives nothing away, and acks, commits of
-offsets and locks are refused, and may be asked of the master a moment later. If no master registers within HELD_MS, the
-slave goes on as before. A slave that did not act when it was asked, and begins to before its master has registered,
-waits as well. A slave that ended to act before it was asked, because a name server knew of the master first,
-answers what it knew then, for HELD_MS, and again to the master that has not had the answer: the question's field
-`returnId` is the same each time that a master asks during one return. When it comes back for another time, and has
-written its journal since, it has had the answer, and much of what the slave knew has ended. A master that is told twice
-all the same finds in its journal what it took over before.
+While its master was away, the slave delivered messages and received acks. It kept both in memory, because it may not
+write to the log that it copies. Before the master registers again, it asks each slave (MAXQ_HAND_BACK_POPS, 30091). An
+acting slave answers, and from then on promises nothing (Authority): it delivers nothing and refuses acks, commits of
+offsets and locks, which clients can send to the master a moment later. If no master registers within HELD_MS, the slave
+continues to act. A slave that was not acting when it was asked, and begins to act before its master has registered,
+waits as well.
 
-The answer's body is a JSON object; empty from a slave that did not act as master:
+A slave that stopped acting before it was asked, because a name server heard of the master first, answers with the state
+it had then, for HELD_MS. It repeats the answer to a master that has not received it: the field `returnId` of the
+request is the same for all requests of one return. If the master comes back another time, and the slave has read new
+journal records since, the master has had the answer, and much of that state is outdated. A master that receives the
+same state twice finds in its journal what it took over before.
 
-    end      the slave knows what the journal says before this queue offset
-    live     check points that have not ended, those that have ended behind one of them in their queue, and those of the
+The body of the answer is a JSON object; it is empty from a slave that did not act as master:
+
+    end      the slave has read the journal up to this queue offset
+    live     check points that have not ended; those that have ended behind one of them in their queue; and those of the
              master that have ended at the slave (CheckPointBuffer.hand_back)
-    noted    numbers of those among them of which the journal tells before `end`: the master gave them. What it does not
-             know of these any more it has handed over to the revive topic as it ended, or revived, and what the slave
-             was told of acks goes there; slaves of earlier versions do not tell
-    done     of each queue of which the slave gave something away, in which something has ended, or at whose end a
-             group began: how far the group has come, and which messages are done (CheckPointBuffer.done_here). The
-             master may have given such a message to somebody else before it was away, and its slave did not learn of
-             that
+    noted    numbers of those of them that the journal names before `end`, which the master therefore made. If the
+             master no longer knows one of them, it has revived it, or handed it over to the revive topic when it
+             ended; acks that the slave received for it go there. Slaves of earlier versions leave this out
+    done     for each queue from which the slave delivered, in which something ended, or at whose end a group began: how
+             far the group has come, and which messages are done (CheckPointBuffer.done_here). The master may have
+             delivered such a message to another consumer before it was away, without its slave's knowledge
     earlier  receipts that messages had before the slave, or the master before it, changed their time (PopJournal, h)
     twins    pairs of numbers of check points that hold the same message (PopJournal, t)
-    log      physical end of the slave's log: rows of topics that were deleted behind it count for nothing
+    log      physical end of the slave's log: rows of topics that were deleted behind it are ignored
     orders   queues consumed in order (OrderService.hand_back)
 
-Slaves of earlier versions do not tell `done`, `earlier`, `twins` and `log`.
+Slaves of earlier versions leave out `done`, `earlier`, `twins` and `log`.
 
-Another slave that is to act in this one's place asks, too (with its id and address), when it has the smaller id and
-comes back, or when name servers do not hear this one. An acting slave stops acting then, and answers what it knew.
-Slaves that do not act copy that answer every few seconds (MAXQ_COPY_POPS, 30092), and an acting slave goes on: if it
-dies, the one that acts next goes on with its copy. One that was started anew gets it back.
+A slave that is about to act in this one's place asks, too (with its id and address): when it has the smaller id and
+comes back, or when name servers do not hear this one. The acting slave then stops acting, and answers with its state.
+Slaves that do not act copy this answer every few seconds (MAXQ_COPY_POPS, 30092), while the acting slave continues; if
+it dies, the slave that acts next uses its copy. A slave that was restarted gets its state back in the same way.
 
-RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
+RocketMQ's brokers do not know these requests. A master that gets no answer delivers again what was unacknowledged at
+the slave.
 """
 
 import logging
@@ -117,9 +120,9 @@ def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions
 
 
 def within(body: bytes, queue_end: Callable[[str, int], int]) -> bytes:
-    """Return an answer of `encode` without what it tells of messages behind the ends of queues, `queue_end(topic,
-    queue id)`; a malformed one is returned unchanged. A master that asks has these ends before it takes messages: if
-    its log has lost its end, other messages will have the places behind them."""
+    """Return an answer of `encode` without its rows about messages behind the ends of queues, `queue_end(topic, queue
+    id)`; a malformed answer is returned unchanged. A master that asks has these ends before it takes messages: if its
+    log has lost its end, other messages will have the places behind them."""
     told = _read(body)
     if told is None:
         return body
@@ -238,11 +241,12 @@ class GroupOfSlave(Protocol):
         """Leave the group to another slave. Raises RequestRefusedError if this one does not."""
 
     def copied_of(self, address: str) -> bytes:
-        """Return what this slave has copied of the one at `address` while that one acted; empty if nothing."""
+        """Return the state that this slave has copied from the slave at `address` while that one acted; empty if there
+        is none."""
 
 
 class PopState(Protocol):
-    """What answering asks of the slave's pop consumption (PopService)."""
+    """The part of PopService that the answers need."""
 
     def give_way(self) -> None:
         """Have this slave wait for its master, or for another slave."""
@@ -306,8 +310,8 @@ class HandBackProcessor(RequestProcessor):
                                       "what it knows belongs to other messages")  # fmt: skip
 
     async def _left_to(self, slave_id: int, slave: str) -> bytes:
-        """Leave the group to another slave. Returns what this one knew when it ended to act, or what it has copied of
-        that one, which acted before and was started anew.
+        """Leave the group to another slave. Returns the state of this slave when it stopped acting, or its copy of the
+        asking slave's state, if that one acted before and was restarted.
 
         Raises:
             RequestRefusedError: this slave does not leave it.

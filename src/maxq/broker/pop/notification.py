@@ -1,4 +1,5 @@
-"""NOTIFICATION (200054), PEEK_MESSAGE (200052) and POLLING_INFO (200055): is there something, what is it, who waits.
+"""NOTIFICATION (200054), PEEK_MESSAGE (200052) and POLLING_INFO (200055): whether there are messages, which ones, and
+how many requests wait.
 
 Source:
     broker/processor/{NotificationProcessor,PeekMessageProcessor,PollingInfoProcessor}.java.

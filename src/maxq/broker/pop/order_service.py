@@ -1,6 +1,6 @@
-"""OrderService: pops in order. Who gets what is in ConsumerOrderInfoManager; here it is kept in the journal, and who
-waits for a queue is told when it may be read again (ConsumerOrderInfoLockManager.java, AckMessageProcessor.ackOrderly).
-"""
+"""OrderService: pops in order. ConsumerOrderInfoManager decides which messages a consumer gets. This module keeps its
+table in the journal, and wakes waiting requests when a queue may be read again (ConsumerOrderInfoLockManager.java,
+AckMessageProcessor.ackOrderly)."""
 
 import asyncio
 import logging

@@ -19,7 +19,7 @@ class PopCounts:
         put: records for the revive topic, by group, topic, type and status of the put.
         got: records read from it, by group, topic, queue id and type.
         retried: messages put into retry topics, by group, topic and status of the put.
-        scans: looks at the check points in memory, by SCAN_BOUNDS_MS; scan_ms: how long they took together.
+        scans: scans of the check points in memory, by duration (SCAN_BOUNDS_MS); scan_ms: their total duration in ms.
     """
 
     def __init__(self) -> None:

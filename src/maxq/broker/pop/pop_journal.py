@@ -1,8 +1,10 @@
-"""PopJournal: what pop consumption must not forget, in the log, a record for everything that happened at once.
+"""PopJournal: the state of pop consumption that must survive a restart, in the log. All changes of one moment are one
+record.
 
 Check points and acks live in memory (check_point_buffer.py). Java writes a record for each of them, which then goes
-through the timer and the revive topic; here one small record in JOURNAL_TOPIC says what changed, so that a broker that
-was killed knows again what was given to whom and what was acknowledged. A record is a JSON object of lists:
+through the timer and the revive topic. Here one small record in JOURNAL_TOPIC says what has changed, so that a broker
+that was killed knows again which messages were given to whom and which were acknowledged. A record is a JSON object of
+lists:
 
     p   check points: [number, topic, group, queue, popTime, invisibleTime, reviveQid, startOffset, distances,
         nextBeginOffset (-1: the cursor does not move), suspend (0 or 1)]
@@ -10,32 +12,34 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     e   numbers of check points that ended otherwise: revived, or handed over to the revive topic
     d   check points of the revive topic that were revived: [queue of it, offset of the record]
     t   numbers of two check points that hold the same message (see check_point_buffer.py)
-    l   what such a one has left to the other, or was acknowledged by the other's receipt: [number of the check point,
-        bits]
+    l   messages that such a check point has left to the other one, or that were acknowledged by the other one's
+        receipt: [number of the check point, bits]
     h   receipts that the one message of a check point had before its time was changed: [number of the check point,
         startOffset, popTime, brokerName]
-    r   where a group goes on because an administrator says so: [topic, group, queue, offset (-1: it begins anew)]
-    b   where a group began which begins at the end of a queue: [topic, group, queue, offset]; it counts for a group
-        that has no offset, because a start that found none would have it begin at the end that the queue has then
+    r   offsets at which an administrator lets a group continue: [topic, group, queue, offset (-1: it begins anew)]
+    b   offsets at which a group began at the end of a queue: [topic, group, queue, offset]. They are used for a group
+        without an offset, which a start would otherwise let begin at the queue's present end
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
-    u   copies in retry topics of which a start does not know whose they are (unfinished_revives.py): [topic, queue,
+    u   copies in retry topics that a start cannot attribute to a check point (unfinished_revives.py): [topic, queue,
         offset]
-    w   check points in whose place the message has another one in the revive topic, which is acknowledged there by the
-        next record of the log: [number of the check point, when the time of the other one is over, ms]
+    w   check points whose message has been replaced by another check point in the revive topic, which the next record
+        of the log acknowledges there: [number of the check point, when the time of the other one ends, ms]
     m   acks that the revive topic had not taken yet: [topic, group, queue, startOffset, popTime, invisibleTime,
-        reviveQid, brokerName, queue offsets]; each start writes them that reads of them
-    c   such copies that belong to the check points which the same record ends: [topic, queue, offset]
+        reviveQid, brokerName, queue offsets]; every start that reads them writes them
+    c   copies as in `u` that belong to the check points which the same record ends: [topic, queue, offset]
 
-Rows of a topic that was deleted behind the record count for nothing: one of that name that was made since begins anew.
+Rows of a topic that was deleted behind the record are ignored: a topic of the same name that was made since begins
+anew.
 
-Only the broker writes there. A record that is not as it says here is passed over all the same, for it would be read at
+Only the broker writes to this topic. A record that does not have this form is skipped, because it would otherwise fail
 every start.
 
-Where reading begins is the offset of JOURNAL_GROUP, in the same file as the groups' own offsets: the first record of
-which something is still needed. The offset of JOURNAL_SET_GROUP lies behind the last record with rows "r" that these
-offsets include: a group has gone on since, by pulls, of which the journal does not tell. A Java broker ignores all
-this. It finds every check point of a broker that ended in good order in the revive topic, for those are handed over
-then; after a crash it begins at the groups' committed offsets.
+Reading begins at the committed offset of JOURNAL_GROUP, in the same file as the groups' own offsets: at the first
+record that is still needed. The offset of JOURNAL_SET_GROUP lies behind the last record with rows "r" that the groups'
+offsets include; since then a group has moved on by pulls, which the journal does not record.
+
+A Java broker ignores all this. If the last broker ended cleanly, Java finds every check point in the revive topic,
+because they are handed over at the end; after a crash it begins at the groups' committed offsets.
 """
 
 import logging
@@ -173,8 +177,8 @@ class PopJournal:
         return offset < self._offsets.query_offset(JOURNAL_SET_GROUP, JOURNAL_TOPIC, 0)
 
     def tells_of(self, topic: str, group: str, queue_id: int) -> bool:
-        """Return whether the next start may read of messages of this queue that were given to the group, or where the
-        group was told to go on, and moves the group's offset by that."""
+        """Return whether the next start may find journal records about this queue and group (messages given to it, or
+        an offset set by an administrator) that would move the group's offset."""
         if self._late:
             return True
         return self._told.get((topic, group, queue_id), -1) >= max(
@@ -182,8 +186,8 @@ class PopJournal:
         )
 
     def queues_of(self, group: str) -> set[tuple[Any, ...]]:
-        """Return the queues of which the next start may read that messages were given to the group, or where it was
-        told to go on."""
+        """Return the queues for which the next start may find journal records about the group: messages given to it, or
+        an offset set by an administrator."""
         told = {*self._told, *(queue for entries in self._late for queue in queues_told(entries))}
         return {queue for queue in told if queue[1] == group and self.tells_of(*queue)}
 

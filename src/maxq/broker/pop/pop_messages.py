@@ -58,8 +58,8 @@ class PopMessages:
         revive: the reader of the revive topic.
         polling: pops that wait.
         notified: notifications that wait.
-        service: what goes on by itself.
-        counts: what it did, for the metrics.
+        service: the background work.
+        counts: counters for the metrics.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """PopReviveService: reads the revive topic, where check points and acks come when their time is over.
 
-What comes there was handed over by this broker (CheckPointBuffer), or written by a Java broker that had this store. A
-check point is kept until everything that was acknowledged in its time must have come too; what is open then is
-revived. So is an ack until its check point must have come. The offset of REVIVE_GROUP is the last record that is not
-needed any more, as Java's is.
+Records there were handed over by this broker (CheckPointBuffer), or written by a Java broker that used this store
+before. A check point is kept until everything that was acknowledged in its time must have come too; what is open then
+is revived. An ack is kept, too, until its check point must have arrived. The offset of REVIVE_GROUP is the last record
+that is not needed any more, as Java's is.
 
 Source:
     broker/processor/PopReviveService.java.
@@ -46,8 +46,8 @@ Key = tuple[str, str, int, int, int, str]
 class _EarlyAck:
     """An ack that has come before its check point, if that comes at all.
 
-    A master that comes back writes what was acknowledged at its slave. What is due by then comes at once, and the check
-    point when the timer has caught up.
+    A master that comes back writes what was acknowledged at its slave. Messages that are due by then come at once, and
+    the check point when the timer has caught up.
 
     Attributes:
         revive_offset: queue offset of its record.
@@ -63,8 +63,8 @@ class _EarlyAck:
 class _Queue:
     """One queue of the revive topic.
 
-    The committed offset is the last record before the first open check point. What is behind it and was revived already
-    is in the journal, so that it is not revived again after a kill.
+    The committed offset is the last record before the first open check point. Messages behind it that were revived
+    already are in the journal, so that they are not revived again after a kill.
 
     Attributes:
         position: queue offset of the record to be read next.

@@ -1,8 +1,9 @@
 """PopService: what goes on by itself in pop consumption. A MasterOnlyService.
 
 When it begins it reads the journal, so that it knows what was given away. Then, ten times a second as long as something
-is open, it revives what nobody acknowledged in time, hands over to the revive topic what has been open for long, and
-moves the place from which a start reads the journal. Once a second it looks at the revive topic.
+is open, it revives messages that were not acknowledged in time, hands over to the revive topic check points that have
+been open for long, and moves the place from which a start reads the journal. Once a second it looks at the revive
+topic.
 
 Source:
     broker/processor/{PopBufferMergeService,PopReviveService}.java (their threads), BrokerController.java
@@ -238,9 +239,9 @@ class PopService:
         return "its master comes back, and has taken over the acks and offsets of this slave"
 
     def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
-        """Continue a group, `topic@group`, where an operator has set its offsets of these queues: what the journal
-        tells of earlier pops would move them on at the next start, and acks of what is open before that. `@group`: its
-        offsets were removed, and it begins anew; what it was given is not its own any more."""
+        """Let a group, `topic@group`, continue at the offsets that an operator has set for these queues: otherwise
+        journal records of earlier pops would move the offsets at the next start, and acks of open messages before that.
+        `@group`: its offsets were removed, and it begins anew; what it was given is not its own any more."""
         if self._task is None:
             return
         topic, group = split_key(key)
@@ -384,9 +385,9 @@ class PopService:
         return hand_back.without(told, taken) if taken else told
 
     async def _ack_late(self, acks: list[LateAck]) -> None:
-        """Write acks whose check points are in the revive topic, or were revived. What the log does not take is noted
-        in the journal, for the next start, and tried again. A slave keeps them for its master, and for the check points
-        that come to it."""
+        """Write acks whose check points are in the revive topic, or were revived. Acks that the log does not take are
+        noted in the journal, for the next start, and tried again. A slave keeps them for its master, and for the check
+        points that come to it."""
         if self._stood_in:
             for late in acks:
                 self._buffer.keep_for_master(late)
@@ -659,8 +660,8 @@ class PopService:
         revived above the committed offsets of the revive topic, an ordered queue that is not in the file yet, a copy
         that a kill left without a note, or an ack that the log has not taken yet.
 
-        What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
-        this one newer than a group's."""
+        The value of one turn ago is committed: a thread writes the file of offsets while they change, so that the file
+        may have a newer offset of the journal than of a group."""
         sources = (
             self._buffer.oldest_needed(), self._orders.unsaved, self._revive.oldest_needed(),
             self._unfinished.oldest_needed(), self._oldest_unwritten(),

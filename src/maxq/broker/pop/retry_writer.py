@@ -1,7 +1,7 @@
 """RetryWriter: messages that nobody acknowledged in time, put where their group finds them again.
 
-The copy goes to the group's retry topic for the topic. It keeps body, flags, properties, times and keys, and is
-counted as tried once more. What comes from a retry topic goes into the same one again.
+The copy goes to the group's retry topic for the topic. It keeps body, flags, properties, times and keys, and is counted
+as tried once more. A message from a retry topic goes into the same retry topic again.
 
 Source:
     broker/processor/PopReviveService.java reviveRetry.
@@ -74,8 +74,8 @@ class RetryWriter:
         that failed and must be retried.
 
         On a master nothing else happens from the first copy on until the caller goes on, who notes at once that the
-        check point has ended (see UnfinishedRevives). A topic that is in the log is there: who has just become master
-        may not have heard of it before its master died."""
+        check point has ended (see UnfinishedRevives). A topic with messages in the log counts as existing: a broker
+        that has just become master may not have heard of it before its master died."""
         topic = normal_topic(point.topic, point.group)
         if not self._knows_topic(point):
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))

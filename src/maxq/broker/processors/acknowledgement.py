@@ -28,8 +28,8 @@ def remark_of(code: ResponseCode, what: str, otherwise: str) -> str:
     """Return the remark of an answer with a `code` of `Acknowledgement.when` that is not SUCCESS.
 
     Args:
-        what: what was stored, with its article: "the ack".
-        otherwise: what follows if it is lost: "the message may come again".
+        what: the stored object, with its article: "the ack".
+        otherwise: the consequence of its loss: "the message may come again".
     """
     return _STORED.format(what, otherwise) if code in STAYS else f"{_NOBODY_KNOWS.format(what)}; if not, {otherwise}"
 

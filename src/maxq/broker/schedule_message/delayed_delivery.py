@@ -6,8 +6,8 @@
     record gone or unreadable            given up
     a failure of ours                    postponed: the level goes on, and the message is tried again and again
 
-So one message that cannot be delivered harms only itself, and none is given up for a failure of ours. (Java tries a
-refused message for ever, and its level stands still; one that raises is passed over in silence.)
+So a message that cannot be delivered delays no other one, and no message is given up because of an error of MaxQ. (Java
+repeats a refused message without end while its level stands still, and silently skips one that raises.)
 
 Source:
     broker/schedule/ScheduleMessageService.java (syncDeliver, deliverMessage, PutResultProcess).

@@ -1,4 +1,4 @@
-"""What was delivered since delayOffset.json was written: found in the log itself.
+"""Deliveries since delayOffset.json was last written, found in the log itself.
 
 The file is written every ten seconds, deliveries happen in between. A Java broker that was killed delivers them once
 more. Here a start looks at what the log holds beyond the place that the file names (or, in a file that Java wrote,
@@ -6,8 +6,8 @@ beyond the first message that the file calls undelivered) and takes every delive
 slave that becomes the master finds what its master delivered in its own copy of the log, so neither does a change of
 roles deliver twice.
 
-Deliveries of one level lie in the log in the order of its queue. What is missing in between could not be delivered, or
-a loss of power took it: of a tail that was not flushed any part may be gone, and what follows be there. Nobody can tell
+Deliveries of one level lie in the log in the order of its queue. Messages missing in between could not be delivered, or
+were lost with the power: any part of an unflushed end of the log may be lost while later parts exist. Nobody can tell
 which, so all of these are delivered again. Such a delivery is out of order, and the next start knows it all the same.
 """
 

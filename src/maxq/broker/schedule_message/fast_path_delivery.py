@@ -1,7 +1,7 @@
 """FastPathDelivery: delayed messages that are due, from record to record, without a Python object for either.
 
-What it does not take (a record that needs more than a copy, a queue that is not open, a store that takes nothing now)
-is left to DelayedDelivery, which knows every rule; both write the same bytes.
+Other cases (a record that needs more than a copy, a queue that is not open, a store that accepts nothing now) are left
+to DelayedDelivery, which knows every rule; both write the same bytes.
 
 Source:
     broker/schedule/ScheduleMessageService.java messageTimeUp.

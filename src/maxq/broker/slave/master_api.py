@@ -105,7 +105,7 @@ class MasterApi:
     """Requests to a master, `host:port`.
 
     Every call raises RemotingError when there is no answer, BrokerError when the answer is not success, and
-    RemoteProtocolError when it is not what it should be.
+    RemoteProtocolError when it cannot be decoded.
     """
 
     def __init__(self, client: RemotingClient) -> None:

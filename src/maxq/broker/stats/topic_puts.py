@@ -1,4 +1,4 @@
-"""What was put, as the store's topics count it: on the fast path and on the slow one alike."""
+"""Numbers of stored messages, as the store's topics count them: on the fast path and on the slow path alike."""
 
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter

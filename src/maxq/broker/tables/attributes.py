@@ -68,7 +68,8 @@ def alter_attributes(
     """Apply `changes` (signed keys) to attributes. `current` is None while the topic or group is created.
 
     Raises:
-        InvalidAttributeError: unknown key, bad value, removal of what is not there, change of what is fixed.
+        InvalidAttributeError: unknown key, bad value, removal of an attribute that is not set, change of a fixed
+            attribute.
     """
     result = dict(current or {})
     seen: set[str] = set()

@@ -70,10 +70,10 @@ class TimerDelivery:
     ) -> None:
         """
         Args:
-            put: here, or to another broker group where this broker may not.
+            put: stores a message here, or in another broker group if this broker may not store it.
             on_delivered: told of everything that was put.
-            earlier: what needs no copy, for it has one.
-            is_gone: was a topic deleted after the record at a physical offset was stored?
+            earlier: messages whose copies exist already.
+            is_gone: whether a topic was deleted after the record at a physical offset was stored.
         """
         self._clock = clock
         self._put = put

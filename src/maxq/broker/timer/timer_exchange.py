@@ -1,7 +1,8 @@
 """TimerExchange: what the brokers of a group tell each other of the timer, by way of ReplicatedConfigFiles.
 
 A slave fills its wheel as far as its master has, and takes over from the master's checkpoint how far that has
-delivered. What comes is kept until the timer's task takes it, for ReplicatedConfigFiles calls in other threads.
+delivered. Received files are kept until the timer's task takes them, because ReplicatedConfigFiles calls from other
+threads.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """TimerHook: turns a message with a delivery time away to the timer's topic.
 
 TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS are looked at in this order. The moment is taken down to the slot
-of the wheel that is over just then or at most a precision later, so nothing is delivered early. What is due already is
-stored at once; what is due later than timerMaxDelaySec from now is refused, numbers that Java's arithmetic would wrap
-included.
+of the wheel that is over just then or at most a precision later, so nothing is delivered early. A message that is
+already due is stored at once. One that is due later than timerMaxDelaySec from now is refused, even with a number that
+Java's arithmetic would wrap.
 
 Source:
     broker/util/HookUtils.java handleScheduleMessage, checkIfTimerMessage, transformTimerMessage.

@@ -1,4 +1,4 @@
-"""What an operator is told of a timer: why a message waits, and the timer's part of GET_BROKER_RUNTIME_INFO."""
+"""Status of a timer for operators: why a message waits, and the timer's part of GET_BROKER_RUNTIME_INFO."""
 
 from maxq.broker.timer.timer_service import TimerService
 from maxq.config.settings import BrokerSettings

@@ -5,9 +5,8 @@ messages, each followed by a comma (`5,6,7,`). Many share one: a message is writ
 are together, or after transactionOpBatchInterval. One with the property MAXQ_COPIED names half messages for which a
 later copy stands; Java reads it like any other: these places are finished.
 
-What ends a transaction must be on the disk before what says so: a power failure that took the delivered message but
-left the op message would lose the transaction. So an op message names only half messages whose final message is
-flushed.
+The message that ends a transaction must be on the disk before its op message: a power failure that lost the former and
+kept the latter would lose the transaction. So an op message names only half messages whose final message is flushed.
 
 Progress of group CID_RMQ_SYS_TRANS, a pair that Java reads too: every half message below the one offset is finished,
 and op messages below the other name no others. It is committed when everything it rests on is flushed, in a DLedger
@@ -113,7 +112,7 @@ class OpMessages:
         """Remember that a half message is finished.
 
         Returns:
-            Is so much together that `write` should come now?
+            Return whether so many entries wait that `write` should be called now.
         """
         if not self._waiting:
             self._first_ms = self._clock.monotonic_ms()

@@ -6,10 +6,10 @@ half messages in their order:
 * checked transactionCheckMax times, or in the log for longer than fileReservedTime (store/retention/trusted_time.py):
 given up,
   moved to TRANS_CHECK_MAX_TIME_TOPIC;
-* inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is;
-* younger than transactionTimeOut: the round ends, what comes behind is younger still;
-* one whose copy is refused for what it is, its size, is asked for as it is; how often, only this process knows;
-* else it is written again at the end of the half topic, with its number of checks, and one producer of its group is
+* inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is; * younger than transactionTimeOut: the round ends,
+what comes behind is younger still; * a message whose copy is refused because of its size is asked about without a copy;
+only this process knows how often; * else it is written again at the end of the half topic, with its number of checks,
+and one producer of its group is
   asked; its answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
   In a DLedger group it is asked when the copy is committed: an answer that came before would name what nobody can read.
 

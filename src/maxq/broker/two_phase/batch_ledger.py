@@ -1,4 +1,4 @@
-"""What a broker knows of staged batches: nothing but the entries of its ledger, taken in one after the other.
+"""A broker's knowledge of staged batches, which comes only from the entries of its ledger, read one after the other.
 
 An entry is a JSON object with `kind`, `application` and `batch`:
 
@@ -14,8 +14,8 @@ An entry is a JSON object with `kind`, `application` and `batch`:
                  physical offset. `names`: digests of all their applications, so that one whose entry can not be read is
                  known to be missing. `lost`: applications of which that was found before
 
-So a broker that starts, or a slave that becomes master, knows what was delivered: all before the last step, and of that
-step what is found behind it in the log (batch_delivery.py).
+So a broker that starts, or a slave that becomes master, knows what was delivered: everything before the last step, and
+the part of that step that is found behind it in the log (batch_delivery.py).
 """
 
 from collections.abc import Iterable
@@ -120,7 +120,7 @@ class Application:
         decision: of that batch, as it was given.
         decision_end: physical offset behind its entry.
         last_ms: wall time of the last entry.
-        coordinator: the broker that decides; "": this one was not told.
+        coordinator: name of the broker that decides; empty: not known here.
         damaged_at: physical offset of a damaged entry that may have been this application's, and later than all that
             are known of it; -1: there is none.
     """

@@ -1,7 +1,7 @@
 """TwoPhaseService: the ledger of this broker, written and read; deciding and delivering staged batches.
 
-Only the master of a group does this. What it knows is what its ledger says: it reads the entries when it begins to
-be its group's active one, and from then on takes in each one that it writes.
+Only the master of a group does this. All it knows comes from its ledger: it reads the entries when this broker becomes
+its group's active one, and from then on adds each entry that it writes.
 """
 
 import asyncio
@@ -166,8 +166,8 @@ class TwoPhaseService:
             check: raises RequestRefusedError if who asks may not send what a staged request holds.
 
         Raises:
-            RequestRefusedError: this broker stores nothing now, or `check` says so; what was delivered is known, ask
-                again later. Or an entry that may be of this delivery is damaged.
+            RequestRefusedError: this broker stores nothing now, or `check` refuses; the progress is recorded, so the
+                request can be repeated. Or an entry that may be of this delivery is damaged.
         """
 
         async def work() -> Delivered:

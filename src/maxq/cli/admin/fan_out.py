@@ -1,7 +1,7 @@
 """One question to many servers: who answered, and who did not.
 
-A command that asks several brokers goes on when one fails. What was found is printed, each failure is a line on
-standard error and a member `failures` of a JSON object, and the exit code is 1.
+A command that asks several brokers goes on when one fails. The answers that came are printed; each failure is a line on
+standard error, and in `failures` of a JSON object; the exit code is then 1.
 """
 
 import asyncio

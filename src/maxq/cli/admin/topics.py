@@ -68,8 +68,8 @@ async def update_topic(
 async def _put_order(
     admin: Admin, topic: str, cluster: str | None, queues: int, targets: list[str], *, is_whole: bool
 ) -> str:
-    """Write how many queues each broker name has, so that their number stays when one is away. What is known of other
-    brokers stays, unless the topic was made on all brokers of a cluster, `is_whole`."""
+    """Write how many queues each broker name has, so that their number stays when one is away. The order of queues on
+    other brokers stays, unless the topic was created on all brokers of a cluster (`is_whole`)."""
     info = await admin.cluster_info()
     names = [name for name, data in info.broker_addr_table.items() if set(data.broker_addrs.values()) & set(targets)]
     known = "" if cluster and is_whole else await admin.name_servers.get_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)

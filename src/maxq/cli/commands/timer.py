@@ -139,7 +139,7 @@ async def list_messages(
     count: Annotated[int, typer.Option("--count", min=1, help="At most this many.")] = 100,
     precision: Precision = _PRECISION,
 ) -> Report:
-    """What is due when, the next first: where it lies, and why it is late if it is."""
+    """Waiting messages by due time, the next one first: where each lies, and why it is late."""
     clock = SystemClock()
     begin_ms = None if begin is None else parse_time(begin, clock)
     end_ms = None if end is None else parse_time(end, clock)

@@ -107,8 +107,8 @@ async def list_transactions(
 
 
 async def _masters(admin: Admin, broker: str | None, cluster: str | None) -> tuple[list[str], dict[str, str]]:
-    """Return the masters that the options name; without options those of all clusters, and the clusters that have none
-    with what is to be said of each.
+    """Return the masters that the options name; without options those of all clusters. Clusters without a master are
+    returned with a sentence about each.
 
     Raises:
         ClientError: the cluster that is named has no master, or none of the clusters has one.

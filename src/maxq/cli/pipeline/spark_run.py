@@ -65,7 +65,7 @@ def spark_run(
     Args:
         title: of the application and the progress bar.
         master, driver_memory: as the options of these names.
-        quiet: no progress bar. There is none either if standard error is no terminal.
+        quiet: no progress bar. There is no progress bar either if standard error is not a terminal.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, unless what it ended was a stream, for which that is the way.

@@ -153,8 +153,8 @@ def _print_json(columns: Sequence[str], found: Iterable[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON; bytes are text, or {"base64": …} where they are no UTF-8; what is no finite number is a
-    text, as Spark's to_json has it."""
+    """Convert a value for JSON; bytes become text, or {"base64": …} if they are not UTF-8; infinite numbers and NaN
+    become text, as in Spark's to_json."""
     if isinstance(value, (bytes, bytearray)):
         try:
             return value.decode("utf-8")

@@ -1,8 +1,8 @@
 """`maxq completion`: what may come next on a command line, for bash, zsh, fish and `maxq shell`.
 
-Commands come from tables, without an import; options from the command's own module. Topics, consumer groups, clusters
-and brokers are asked of the name server of the line (-n, --context, NAMESRV_ADDR, the context in use), for a second at
-most; where none answers there are no suggestions.
+Commands come from tables, without an import; options from the command's own module. Names of topics, consumer groups,
+clusters and brokers come from the name server of the command line (-n, --context, NAMESRV_ADDR, the context in use),
+within a second; without an answer there are no suggestions.
 """
 
 import asyncio

@@ -15,8 +15,7 @@ def confirm(question: str, *, yes: bool) -> None:
     """Continue only if a person, or --yes, confirms.
 
     Raises:
-        ConfigError: nobody can be asked: standard input is no terminal.
-        typer.Exit: no; code 1.
+        ConfigError: standard input is not a terminal, so nobody can be asked. typer.Exit: the answer was no; code 1.
     """
     if yes:
         return

@@ -50,7 +50,7 @@ def ctrl_c_ends_start(java: "StartingJava") -> Iterator[None]:
     block raises. A Java process whose Python parent ends first would stay.
 
     Raises:
-        KeyboardInterrupt: in place of that failure, or after a block that came to its end all the same.
+        KeyboardInterrupt: replaces that failure, or is raised after a block that ended normally in spite of Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -53,12 +53,12 @@ _INT32_MAX = 2**31 - 1
 
 
 def message_of(value: Any, topic: str, where: str) -> Message:
-    """A message to send: `body` or `bodyBase64`, and optionally `tags`, `keys` (text or list), `flag`, `properties`.
-    What is null counts as left out, properties too. An object with a `queueOffset` is a stored message: of its
-    properties those are left out that brokers wrote on its way.
+    """A message to send: `body` or `bodyBase64`, and optionally `tags`, `keys` (text or list), `flag`, `properties`. A
+    value of null counts as left out, also among the properties. An object with a `queueOffset` is a stored message:
+    properties that brokers have added to it are left out.
 
     Raises:
-        ConfigError: not such an object; `where` names the line.
+        ConfigError: the value is not such an object; `where` names the line.
     """
     if not isinstance(value, dict):
         raise ConfigError(f"{where} is not a JSON object")

@@ -27,10 +27,10 @@ class Ready(NamedTuple):
     """A server that clients can connect to.
 
     Attributes:
-        command: behind `maxq`.
-        name: of the broker or member; may be empty.
-        seconds: from its start.
-        facts: in words, such as "name server", and what is so.
+        command: name of the command, without `maxq`.
+        name: name of the broker or member; may be empty.
+        seconds: time from its start to being ready.
+        facts: further lines to print: name in words, such as "name server", and value.
     """
 
     command: str

@@ -59,8 +59,8 @@ class BrokerAdmin:
         """Change settings (25). BrokerError names what may not be changed.
 
         Returns:
-            What the broker says of it: that the change ends with this run of it, for it has no settings file; usually
-            nothing.
+            The broker's remark; usually empty. A broker without a settings file says that the change is lost when it
+            ends.
         """
         body = format_properties(properties).encode()
         return (await self._api.call(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark or ""

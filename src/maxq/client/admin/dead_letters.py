@@ -119,11 +119,11 @@ class DeadLetterAdmin:
         """Send dead letters again: to the group's retry topic, where only that group gets them.
 
         Args:
-            selection: everything: what was not sent again yet, and it is kept in mind how far it went; a part: that
-                part, each time.
-            send: sends messages; what it raises ends the work.
-            topic: where to instead; empty: each to the topic it came from, where every group gets it.
-            again: all of them, also those that were sent again before.
+            selection: if it selects everything, the messages that were not sent again before, and the progress is
+                stored; if it selects a part, that part, each time.
+            send: sends messages; an exception from it ends the work.
+            topic: topic to send to; empty: each message goes to the topic that it came from, where every group gets it.
+            again: send also the messages that were sent again before.
 
         Returns:
             How many were sent.

@@ -44,7 +44,7 @@ class TrackType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """What one group has done with one message."""
+    """Whether one group has consumed one message."""
 
     consumer_group: str
     track_type: TrackType

@@ -1,4 +1,4 @@
-"""Plans for static topics: which broker is to lead which global queue, and the mappings that say so. Pure.
+"""Plans for static topics: which broker should lead which global queue, and the mappings for it. Pure.
 
 Source:
     remoting/protocol/statictopic/TopicQueueMappingUtils.java (createTopicConfigMapping, remappingStaticTopic).

@@ -57,7 +57,7 @@ class TopicAdmin:
         """Delete a topic: on every broker of the cluster, then on every name server.
 
         Returns:
-            What is left to do when brokers are back that were away (`parts_away`); usually nothing.
+            A sentence about what must be done when absent brokers are back (`parts_away`); usually empty.
         """
         left = await self.parts_away(topic)
         for data in await self._context.brokers_of_cluster(cluster):

@@ -144,8 +144,8 @@ class BrokerCalls(Part[BrokerAdmin]):
         """Change settings (25). BrokerError names what may not be changed.
 
         Returns:
-            What the broker says of it: that the change ends with this run of it, for it has no settings file; usually
-            nothing.
+            The broker's remark; usually empty. A broker without a settings file says that the change is lost when it
+            ends.
         """
     def stats(self, address: str, stats_name: str, stats_key: str) -> BrokerStatsData:
         """Return one counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
@@ -241,11 +241,11 @@ class DeadLetterCalls(Part[DeadLetterAdmin]):
         """Send dead letters again: to the group's retry topic, where only that group gets them.
 
         Args:
-            selection: everything: what was not sent again yet, and it is kept in mind how far it went; a part: that
-                part, each time.
-            send: sends messages; what it raises ends the work.
-            topic: where to instead; empty: each to the topic it came from, where every group gets it.
-            again: all of them, also those that were sent again before.
+            selection: if it selects everything, the messages that were not sent again before, and the progress is
+                stored; if it selects a part, that part, each time.
+            send: sends messages; an exception from it ends the work.
+            topic: topic to send to; empty: each message goes to the topic that it came from, where every group gets it.
+            again: send also the messages that were sent again before.
 
         Returns:
             How many were sent.
@@ -574,7 +574,7 @@ class TopicCalls(Part[TopicAdmin]):
         """Delete a topic: on every broker of the cluster, then on every name server.
 
         Returns:
-            What is left to do when brokers are back that were away (`parts_away`); usually nothing.
+            A sentence about what must be done when absent brokers are back (`parts_away`); usually empty.
         """
     def parts_away(self, topic: str) -> str:
         """Return a sentence about the brokers that have a part of a static topic and cannot be asked to delete it;

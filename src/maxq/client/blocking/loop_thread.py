@@ -194,7 +194,7 @@ class SendCall:
         self._end(error=NotRunningError(_ENDED, may_be_stored=True))
 
     def result(self) -> SendResult:
-        """Send, and wait for the outcome: return the result, or raise why there is none.
+        """Send and wait: return the result, or raise the error of the send.
 
         Raises:
             NotRunningError: the loop was ended before.

@@ -1,4 +1,4 @@
-"""Consumers: which queues a member of a group reads, what it holds of them, and what it has done.
+"""Consumers: the queues that a member of a group reads, the messages that it holds, and its progress.
 
 `push_consumer.py` calls a listener, `lite_pull_consumer.py` gives messages to `poll`, `simple_consumer.py` pops and
 acknowledges; the first two share `group_consumer.py`. Shares of queues: `rebalance.py` (pure) and

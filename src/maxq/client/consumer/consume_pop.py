@@ -1,8 +1,8 @@
 """Popping for a push consumer whose broker assigns queues in mode POP.
 
 One task per assigned queue (or for all of a broker, queue id -1) keeps a pop open and hands what comes to workers,
-which call the listener. What succeeds is acknowledged; what fails is given more time, longer with each try, and comes
-again by itself. After max_reconsume_times (16) it goes to the dead letters.
+which call the listener. Messages that were consumed are acknowledged. Failed ones are given more invisible time, longer
+with each try, and come again by themselves. After max_reconsume_times (16) it goes to the dead letters.
 
 Messages whose invisible time is over before their turn comes are passed over: the broker gives them again.
 

@@ -26,8 +26,8 @@ class ConsumeMessageService(ABC):
     Args:
         caller: makes single calls.
         config: the consumer's settings.
-        stats: counts what the calls came to.
-        failures: told of programming errors that the service goes on after.
+        stats: counts the outcomes of calls.
+        failures: is told of programming errors after which the service continues.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class ConsumeMessageService(ABC):
 
     @abstractmethod
     async def shutdown(self) -> None:
-        """End the tasks of the service; coroutine listeners that still run are cancelled. Those that go on all the same
-        are left behind."""
+        """End the tasks of the service; coroutine listeners that still run are cancelled. Calls that do not end are
+        abandoned."""
 
     async def _end(self, tasks: "Collection[asyncio.Task[None]]") -> None:
         what = f"the tasks that call the listener of group {self._config.consumer_group}"

@@ -8,10 +8,10 @@ Which broker of a group is asked for what:
     queue locks                            the master only: two brokers would lock a queue twice
 
 Where that one is in no route any more, or could not be reached lately, another of the group serves, sends and locks
-excepted. So a consumer goes on reading when its broker dies, before the name server has noticed, and returns when the
-broker is back: with the next route, the next heartbeat that it answers, or when it is no longer suspect. A broker is
-suspect for SUSPECT_MS, and twice as long with each failure that follows soon (to SUSPECT_MS_MAX): one that hangs costs
-a reader the whole timeout of a pull each time.
+excepted. So a consumer continues to read from another broker when its own dies, before the name server has noticed, and
+returns when the broker is back: with the next route, the next heartbeat that it answers, or when it is no longer
+suspect. A broker is suspect for SUSPECT_MS, and twice as long with each failure that follows soon (to SUSPECT_MS_MAX):
+one that hangs costs a reader the whole timeout of a pull each time.
 
 Source: apache/rocketmq client/impl/factory/MQClientInstance.java (brokerAddrTable, findBrokerAddressInSubscribe).
 """

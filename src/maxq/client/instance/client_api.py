@@ -49,8 +49,8 @@ def pull_answer(response: RemotingCommand, address: str) -> tuple[PullResult, by
 
     Raises:
         BrokerError: the broker at `address` refuses.
-        RemoteProtocolError: a header field is no number, or nextBeginOffset is missing: without it nobody knows where
-            the next pull has to begin.
+        RemoteProtocolError: a header field is not a number, or nextBeginOffset is missing, without which the next pull
+            has no offset.
     """
     status = _PULL_STATUS.get(response.code)
     if status is None:

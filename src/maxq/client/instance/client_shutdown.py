@@ -1,7 +1,7 @@
 """ClientShutdown: starts and shutdowns of one client, one after the other, whatever happens to whoever asked for them.
 
-A shutdown that stops half way leaves a ghost: brokers go on counting a member whose queues nobody reads. So does a
-start that meets another start, or a shutdown, half way.
+A shutdown that stops half way leaves a ghost: brokers go on counting a member whose queues nobody reads. A start that
+meets another start or a shutdown under way is refused in the same way.
 """
 
 import asyncio

@@ -265,7 +265,7 @@ class PullAPIWrapper:
 
 
 class _QueuePulls:
-    """What one stream of pulls asks for, and what becomes of the answers.
+    """The pulls of one queue: their fields, and the handling of the answers.
 
     Attributes:
         offset: from which the next or the outstanding pull asks.

@@ -32,7 +32,7 @@ JsonPieces = tuple[bytes, bytes, bytes]
 
 
 class Pulls(Protocol):
-    """What a stream asks for, and who takes the answers. What its methods raise ends the stream."""
+    """The fields of a stream's pulls, and the receiver of the answers. What its methods raise ends the stream."""
 
     @property
     def header(self) -> Mapping[str, str]:

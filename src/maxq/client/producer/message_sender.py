@@ -98,7 +98,7 @@ _ROUTE_WAIT_MS = 300  # longest wait of one try for a new route
 
 
 class OfMessage(Protocol):
-    """Interface of what knows the id of a message that is sent."""
+    """Interface of objects that know the id of a message that is being sent."""
 
     @property
     def msg_id(self) -> str: ...
@@ -631,8 +631,8 @@ def _refusal(response: RemotingCommand, address: str) -> BrokerError:
 
 
 def _own(error: MaxQError) -> MaxQError:
-    """Return the same error as another object: sends that asked for one route together share the failure of that, and
-    not what they have tried before."""
+    """Return a copy of an error. Sends that asked for one route together share its failure, and each adds its own
+    earlier tries."""
     own = copy(error)
     own.__cause__ = error.__cause__
     return own.with_traceback(error.__traceback__)

@@ -3,8 +3,8 @@
     half message sent → local transaction executed → its outcome told to the broker, which delivers or forgets
 
 What the broker is not told, it asks for later, any producer of the group: `check_local_transaction`. So the outcome of
-a local transaction has to be found by looking, in a database say, also by another process than the one that executed
-it, and an outcome once told must not change.
+a local transaction must be stored where another process can read it, a database for example, and must not change once
+it was reported.
 
 The broker's answer to the outcome is waited for (Java sends it one-way and hopes): `end_error` of the result says
 whether it could be told. A transaction whose end could not be told is asked for later and is not lost.
@@ -176,8 +176,8 @@ class TransactionProducer(Producer):
             timeout_ms: for sending the half message; None: send_msg_timeout.
 
         Raises:
-            ClientError: an illegal message, a delayed one among them. Otherwise as `send`: there is no half message
-                that we know of, and nothing was executed.
+            ClientError: an illegal message, a delayed one among them. Otherwise as `send`: no half message is known to
+                be stored, and nothing was executed.
         """
         half = await self.send_half(message, timeout_ms=timeout_ms)
         if half.result.send_status is not SendStatus.SEND_OK:

@@ -1,4 +1,4 @@
-"""What a listener is told, and what it may answer.
+"""The context that a listener is given, and the results that it may return.
 
 A listener is called as `listener(messages, context)`; a plain function or a coroutine function. Returning None means
 success. An exception means: try again.

@@ -55,7 +55,7 @@ class SendResult(NamedTuple):
 
 
 class SendWaiter(Protocol):
-    """Who waits for the outcome of the first try of a send; asyncio.Future is one."""
+    """Interface of an object that waits for the outcome of the first try of a send, such as asyncio.Future."""
 
     def done(self) -> bool:
         """Return whether the outcome is known, or not wanted any more."""

@@ -10,8 +10,8 @@
     consumer = PushConsumer("billing", namesrv, listen, consume_message_hooks=[hook])
     reader = hook.watch(SimpleConsumer("readers", namesrv))
 
-Names are those of OpenTelemetry's semantic conventions for messaging, version 1.44, with those for RocketMQ. What they
-have no name for has the name of Java's OpenTracing hooks (`rocketmq.…`).
+Names are those of OpenTelemetry's semantic conventions for messaging, version 1.44, with those for RocketMQ. Attributes
+for which the conventions have no name use that of Java's OpenTracing hooks (`rocketmq.…`).
 
 - `send TOPIC` (PRODUCER): each try to send. Its context goes into the message's properties (`traceparent` and
   `tracestate` of W3C, or what the global propagator writes). A message that brings a context of its own keeps it; the

@@ -1,4 +1,5 @@
-"""What brokers have against what an archive has: what is left to read, and what a proof of coverage finds.
+"""Comparison of the messages of brokers with those of an archive: what is left to read, and the findings of a proof of
+coverage.
 
 Without Spark. Ranges are of queue offsets, both ends included.
 """

@@ -7,8 +7,8 @@
 
 A data file counts when the manifest names it. A run writes below _runs, moves the files to their places and then makes
 the manifest's next version. Making one fails if another run made it first; the change is then tried on that version.
-Whatever a run that died has left, in _runs or in its place, is named by no manifest: readers pass over it, and the next
-run removes it.
+Files that a killed run has left, in _runs or in their final places, are in no manifest: readers ignore them, and the
+next run removes them.
 
 On a local or mounted file system a version is made by linking, which only one can do, and a run is dead when its lock
 is free. On others (`s3://…`, what pyarrow.fs opens) only one run may write at a time; it counts as dead after a day.

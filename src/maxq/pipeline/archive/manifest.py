@@ -157,7 +157,7 @@ class Manifest:
         Args:
             added: new files.
             removed: paths of files that are no longer part of it.
-            columns: of the new files; counts if there were none before.
+            columns: columns of the new files; used if the archive had no files before.
 
         Raises:
             PipelineError: a removed file is not there, an added one is.

@@ -38,10 +38,10 @@ class SentRecord:
     Args:
         path: of the file; it is made when the first line is added.
         what: names the work; a record of other work is refused.
-        incarnations_of: tells of queues what they are now; None: they never change, as those of an archive.
+        incarnations_of: returns the present incarnations of queues; None: they never change, as those of an archive.
 
     Raises:
-        ConfigError: the file is no such record, or one of other work; or a topic in it was deleted since.
+        ConfigError: the file is not such a record, or records other work; or a topic in it was deleted since.
     """
 
     def __init__(self, path: Path, what: str, incarnations_of: IncarnationsOf | None = None) -> None:
@@ -77,8 +77,8 @@ class SentRecord:
                 raise self._deleted(queue)
 
     def refuse(self, queues: Iterable[MessageQueue]) -> None:
-        """Raise ConfigError if there are queues in the record that are others now, as same_messages.other_queues has
-        found."""
+        """Raise ConfigError if the record has queues whose topics were deleted and made again since (`queues` as
+        same_messages.other_queues returns them)."""
         for queue in queues:
             raise self._deleted(queue)
 

@@ -31,7 +31,7 @@ _PLACE: Final = "physicalOffset"
 
 
 class ArchivedMessage(NamedTuple):
-    """What tells a message apart from another one at the same queue offset.
+    """Values that distinguish a message from another one at the same queue offset.
 
     Attributes:
         stored_us: microseconds since 1970.

@@ -1,4 +1,4 @@
-"""What a cluster says of itself, as tables: topics, queues and their offsets, progress of consumer groups.
+"""State of a cluster as tables: topics, queues and their offsets, progress of consumer groups.
 
 Free of Spark. A table is asked for anew whenever it is read.
 """

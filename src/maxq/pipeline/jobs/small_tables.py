@@ -1,6 +1,6 @@
 """Tables that a job keeps, or reads several times, in as many partitions as their rows need.
 
-What comes out of a shuffle has `spark.sql.shuffle.partitions` of them, 200 by default. Spark makes few of many by
+The result of a shuffle has `spark.sql.shuffle.partitions` partitions, 200 by default. Spark makes few of many by
 itself, but not in the last step of what it keeps (which it then could not rely on any more to be spread as it was), and
 a union of such tables has the sum. Every question is then asked of 800 partitions, nearly all of them empty: the report
 of 4701 trace records, on two executors of one core, was at its second of twenty questions after 2017 tasks.

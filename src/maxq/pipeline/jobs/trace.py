@@ -40,12 +40,12 @@ class TraceSettings:
     """What a trace analysis is asked for.
 
     Attributes:
-        source: its topics are trace topics.
-        slow_ms: a send, a delivery or a consumption is slow from here on.
-        grace_ms: what was sent so shortly before the end of the trace is not missed yet.
+        source: the trace topics to read.
+        slow_ms: time in ms from which on a send, a delivery or a consumption counts as slow.
+        grace_ms: messages that were sent less than this before the end of the trace do not count as undelivered.
         most: list so many undelivered and slow messages; all are counted.
         store_times: read the traced topics as well, for their store times.
-        message_id: whose way is told.
+        message_id: id of the message whose path is reported.
     """
 
     source: MessageInput

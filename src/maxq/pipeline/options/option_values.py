@@ -1,4 +1,5 @@
-"""Reading single options: a text, what it may be, and an error that names option, value and what is allowed."""
+"""Parsing of single options: each function takes a text and raises an error that names option, value and what is
+allowed."""
 
 import difflib
 import json

@@ -1,9 +1,9 @@
 """Which conditions a reader narrows its reading by: those in its option `predicate`.
 
-Whoever makes a DataFrame knowing that all its uses meet a condition says so there; for a query the session's optimizer
-does (spark/NarrowReads.java). It is not Spark's own push-down, for Spark 4.3 keeps what one use of a DataFrame pushed
-down to a Python reader for every use of it (PythonDataSourceV2.readInfo): a UNION of two conditions on one DataFrame,
-or a count after a filtered query, would read what the last condition chose.
+A program that knows that all uses of a DataFrame meet a condition sets this option; for a query the session's optimizer
+does it (spark/NarrowReads.java). It is not Spark's own push-down, for Spark 4.3 keeps what one use of a DataFrame
+pushed down to a Python reader for every use of it (PythonDataSourceV2.readInfo): a UNION of two conditions on one
+DataFrame, or a count after a filtered query, would read what the last condition chose.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Every way of reading ends here: pulls over the wire, files of a store (what they do not give is asked over the wire),
 tables of store directories, and the offsets that a batch or a trigger plans with. Each of them knows which offsets of a
-queue it was to give; those that nobody has any more, and records whose bytes are not what was sent, are lost.
+queue it had to return; offsets that no broker has any more, and records with damaged bytes, are lost.
 """
 
 import logging

@@ -1,14 +1,15 @@
-"""The driver's part of exactly once: one decision, then delivery of what was staged (docs/explanation/exactly-once.md).
+"""The driver's part of exactly once: one decision, then delivery of the staged messages
+(docs/explanation/exactly-once.md).
 
-    1. the coordinator of the application is found: the broker that keeps its decisions. For a new application it is
-       chosen, and all brokers note which one it is
-    2. what it decided last, for an earlier batch, is delivered, if whoever decided it did not come to that
-    3. it is told which attempts make up this batch. What it answers is the decision in force: this one, or an earlier
-       one of the same batch, whose rows then count in place of ours
-    4. every broker in the decision delivers its staged messages
-    5. if the decision is that of another run, and not of this batch's own first one, that is an error
+    1. The coordinator of the application is found: the broker that keeps its decisions. For a new application one is
+       chosen, and all brokers note which one it is.
+    2. Its last decision, of an earlier batch, is delivered, if the run that decided it has not done so.
+    3. It is told which attempts make up this batch. It answers with the decision that holds: this one, or an earlier
+       one of the same batch, whose rows then count instead of this run's.
+    4. Every broker of the decision delivers its staged messages.
+    5. If the decision came from another run, and is not the first one of this batch, an error is raised.
 
-Each step may be repeated as often as one likes, by anybody who knows the batch's name.
+Each step may be repeated any number of times, by anybody who knows the name of the batch.
 """
 
 import json
@@ -76,7 +77,7 @@ class Coordinator:
 
 
 class Delivery(NamedTuple):
-    """What a broker told of its part of a batch.
+    """A broker's answer about the delivery of its part of a batch.
 
     Attributes:
         lost: how many messages are not delivered and never will be.
@@ -91,8 +92,8 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
     """Make the batch's messages visible, exactly once. Returns when all are visible.
 
     Raises:
-        PipelineError: brokers do not answer in time, are none of MaxQ's, or have lost what was staged; or another run
-            has committed other rows under this name.
+        PipelineError: brokers do not answer in time, are not MaxQ's, or have lost staged messages; or another run has
+            committed other rows under this name.
     """
     with WireClient(options.connection) as client:
         brokers = Brokers(client, options)
@@ -123,8 +124,8 @@ def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
         As JSON: application, batch, coordinator, and of the run that was decided rows, beganMs, query and queryRun.
 
     Raises:
-        PipelineError: no broker knows of a batch; brokers do not answer in time, are none of MaxQ's, or have lost what
-            was staged.
+        PipelineError: no broker knows of a batch; brokers do not answer in time, are not MaxQ's, or have lost staged
+            messages.
     """
     found = _find_and_deliver_last(options, application, tells_again=True)
     if found is None:
@@ -363,8 +364,8 @@ def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     """Return whether the decision in force covers everything that this run was to write.
 
     It does if it is this run's, or of a run with the same rows, in whichever order and division, or if a streaming
-    query was started again and repeats its last batch, which may have other rows then. What goes to another topic is
-    no repetition: a query that writes to two under one name would lose the second.
+    query was started again and repeats its last batch, which may have other rows then. A batch for another topic is not
+    a repetition: otherwise a query that writes to two topics under one name would lose the second.
     """
     mine, other = ours["run"], found.get("run")
     if found["brokers"] == ours["brokers"] or not mine["rows"]:

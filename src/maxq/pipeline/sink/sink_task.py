@@ -1,4 +1,4 @@
-"""What one task of a write does, without Spark: rows in, acknowledged messages out.
+"""One task of a write, without Spark: it takes rows and sends messages until they are acknowledged.
 
 At least once, messages go to their queues at once. Exactly once, they are staged: kept by their brokers where no reader
 sees them, under an attempt's name, until the driver commits the batch (sink_commit).
@@ -176,7 +176,7 @@ class SinkPace:
     """Holds the rows of one task back until they are due: so many a second, or by the times in the column sendAt.
 
     It cuts batches where one row is due and the next is not yet. Rows stay in their order: one that is due waits for
-    those before it. What is late leaves at once, but of a rate no more than a second's rows.
+    those before it. Late rows are sent at once; with a rate limit, at most those of one second.
 
     Args:
         rate: rows a second, from the first row on; None: any.

@@ -4,10 +4,10 @@ The ConsumeQueue says where the messages of a range lie. Where a read takes most
 cut into pieces and each record is looked at once, whichever of the queues it is of; where it takes little, each message
 is fetched from its own place. Every partition knows which queue offsets it is to give.
 
-What the files do not hold is read over the wire: what the plan sees (the newest messages of a broker that is writing,
-what has expired, log files that are missing or cut short, queues whose units are of another kind) and what a task finds
-missing when it reads (files that expired meanwhile, damaged records). So a message is lost only if its broker does not
-have it either, and whether that is an error is decided in one place, by the reader over the wire.
+Messages that the files do not have are read over the wire: those that the plan notices (the newest messages of a broker
+that is writing, expired ones, log files that are missing or cut short, queues with units of another kind), and those
+that a task misses when it reads (files that expired meanwhile, damaged records). So a message is lost only if its
+broker does not have it either, and whether that is an error is decided in one place, by the reader over the wire.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

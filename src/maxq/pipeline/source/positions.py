@@ -149,8 +149,8 @@ def resolve(
     """Return the offset of each queue at `position`.
 
     Args:
-        option: what the position was given by, for errors.
-        ends: of these queues.
+        option: name of the option that gave the position, for errors.
+        ends: ends of these queues.
         losses: is told of offsets behind the end of a queue; if that is no error the queue's end is meant.
 
     Raises:

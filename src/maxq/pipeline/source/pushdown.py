@@ -1,8 +1,8 @@
 """Conditions of a query → what a batch is planned by.
 
 Every condition stays with Spark as well, so one that means more than is understood here costs only bytes; but no row
-that Spark would take may be left out. So what is put to brokers as a selection is what they compare as Spark does:
-brokers take blanks off the ends of tags, and compare hashes of what is left.
+that Spark would take may be left out. So brokers are only given conditions that they compare as Spark does: brokers
+strip blanks from tags, and compare hashes of the rest.
 """
 
 from collections.abc import Iterable, Sequence

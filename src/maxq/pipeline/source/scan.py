@@ -24,7 +24,7 @@ from maxq.protocol.body.static_topic import is_mock_broker
 
 @dataclass(frozen=True, slots=True)
 class ScanPartition:
-    """What one task reads: ranges over the wire, in this order, or a part of a store's files."""
+    """The work of one task: ranges to read over the wire, in this order, or a part of a store's files."""
 
     ranges: tuple[QueueRange, ...] = ()
     files: FilesPartition | None = None

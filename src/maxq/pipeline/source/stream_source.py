@@ -1,7 +1,7 @@
 """A topic as a stream, without Spark: what each trigger reads, and what is remembered between them.
 
-Everything that a restart needs is in the offsets (offsets.py), which Spark keeps. What this object holds besides is
-only kept connections and what was logged.
+Everything that a restart needs is in the offsets (offsets.py), which Spark keeps. Its other state is only open
+connections, and what was logged.
 
     a queue or broker is not there     its offset stays as it is; the stream goes on with the others, and with this one
                                        when it is back

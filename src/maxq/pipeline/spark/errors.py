@@ -1,4 +1,4 @@
-"""What went wrong, out of Spark's errors.
+"""Extracts the cause of a failure from Spark's errors.
 
 An error of a data source reaches the program as text: the traceback of a Python worker inside a Java exception.
 """

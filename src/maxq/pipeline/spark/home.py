@@ -1,9 +1,9 @@
 """The folder that Spark's launcher starts from, such that Python workers import PySpark as it is installed.
 
-Spark puts `$SPARK_HOME/python/lib/pyspark.zip` in front of its workers' path. What comes from a zip has no bytecode:
-each process compiles PySpark again, 0.65 s of CPU, and a stream starts such a process for every query. Where workers
-run the Python of the driver, PySpark is installed for them, too; so sessions of ours get a SPARK_HOME of links to all
-that the package has but the folder `python`.
+Spark puts `$SPARK_HOME/python/lib/pyspark.zip` in front of its workers' path. Modules from a zip have no bytecode: each
+process compiles PySpark again, 0.65 s of CPU, and a stream starts such a process for every query. Where workers run the
+Python of the driver, PySpark is installed for them, too; so sessions of ours get a SPARK_HOME of links to all that the
+package has but the folder `python`.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def make_spark_home(package: Path) -> Path | None:
         package: folder of PySpark.
 
     Returns:
-        None: it cannot be made here, or this PySpark is no whole Spark; Spark then finds its own.
+        None: it cannot be made here, or this PySpark has no complete Spark; Spark then finds its own.
     """
     if not (package / "bin" / "spark-submit").is_file() or not (package / _LEFT_OUT).is_dir():
         return None

@@ -22,7 +22,7 @@ _UNITS: Final = {name: 1024**power for power, name in enumerate(("B", "KiB", "Mi
 
 @dataclass(frozen=True)
 class BrokerDisk:
-    """What is known of the disk of a broker.
+    """Facts about the disk of a broker.
 
     Attributes:
         log_bytes: of its CommitLog files.

@@ -42,7 +42,7 @@ def not_covered(
     Args:
         messages: with topic, brokerName, queueId and queueOffset.
         coverage: queue → ranges, both ends included.
-        seen: is told how many others there are, as `covered`, if there is a coverage.
+        seen: observes the number of all other messages, as `covered`, if there is a coverage.
     """
     if not coverage:
         return messages

@@ -1,4 +1,4 @@
-"""What was read: queues with their first and last offsets and store times."""
+"""Summary of the messages that were read: queues with their first and last offsets and store times."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -40,7 +40,7 @@ class ProcessQueueInfo(JsonBody):
 
 @json_body
 class PopProcessQueueInfo(JsonBody):
-    """What a consumer's running info says of one queue that it pops."""
+    """State of one queue that a consumer pops, in its running info."""
 
     wait_ack_count: int = 0
     droped: bool = False

@@ -1,4 +1,4 @@
-"""What clients tell a broker about themselves, and what it tells others about them.
+"""Bodies in which clients describe themselves to a broker, and in which the broker describes them to others.
 
 Source:
     remoting/protocol/heartbeat/{HeartbeatData,ProducerData,ConsumerData}.java,

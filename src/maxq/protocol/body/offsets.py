@@ -29,9 +29,9 @@ class ConsumerOffsetSerializeWrapper(JsonBody):
 class DelayOffsetSerializeWrapper(JsonBody):
     """Answer of 45 and `delayOffset.json`: level → offset.
 
-    `physical_offset` and `postponed` are ours; Java passes over them. What was delivered below that place of the log is
-    in the table, so only what lies above need be looked at to tell what was delivered since. `postponed`: level → queue
-    offsets below the level's that were not delivered.
+    `physical_offset` and `postponed` are ours; Java passes over them. Deliveries below that place of the log are in the
+    table, so only later records must be examined to find later deliveries. `postponed`: level → queue offsets below the
+    level's that were not delivered.
     """
 
     offset_table: dict[int, int] = field(default_factory=dict)

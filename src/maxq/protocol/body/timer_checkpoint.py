@@ -1,4 +1,4 @@
-"""TimerCheckpoint: how far the timer of delayed messages has come; answer to 60, and the start of `config/timercheck`.
+"""TimerCheckpoint: progress of the timer of delayed messages; answer to 60, and the start of `config/timercheck`.
 
     0  i64  lastReadTimeMs            everything due before this wall time was delivered
     8  i64  lastTimerLogFlushPos      bytes of the timer log that are durable
@@ -6,19 +6,19 @@
     24 i64  masterTimerQueueOffset    the same of the master, on a slave
     32 i64  stateVersion, 40 i64 timestamp, 48 i64 counter: DataVersion; absent in the answers of old brokers
 
-MaxQ's brokers tell each other more behind it, which Java's do not look at: which log it speaks of, for a slave must not
-take for delivered what its log does not have; and messages that lie in another slot of the wheel than their records
-say, for they could not be delivered when they were due.
+MaxQ's brokers append more, which Java's ignore: how long the log is that the checkpoint refers to, because a slave must
+not count messages as delivered that its log does not have; and messages that could not be delivered when they were due,
+and therefore lie in another slot of the wheel than their records say.
 
     0  4 B  "MXQM"
-    4  i32  how many
-    8  i32  CRC-32 of what follows up to n
+    4  i32  number of such messages
+    8  i32  CRC-32 of the bytes from 12 to n
     12 i64  physical end of the CommitLog
-    20      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
-    n  i64  physical offset behind which the copies lie of what was delivered and the checkpoint does not know of
-       i32  CRC-32 of all before it, from byte 12 on
+    20      for each message: i64 physical offset of its record, i32 size of the record, i64 its slot, ms
+    n  i64  physical offset behind which the copies of messages lie that were delivered after this checkpoint
+       i32  CRC-32 of everything before, from byte 12 on
        i64  roll window of the broker that fills the wheel, ms; i32 its timerPrecisionMs
-       i32  CRC-32 of these two; the last five are not there in what earlier versions wrote, or only the first two are
+       i32  CRC-32 of these two. Earlier versions leave out the last three fields, or the last five
 
 Source:
     store/timer/TimerCheckpoint.java.
@@ -61,11 +61,11 @@ class TimerCheckpoint:
     """The checkpoint of a timer; see the module's text.
 
     Attributes:
-        moved: None if nobody knows: a Java broker says nothing of it.
-        log_end: what it calls delivered lies before this physical offset; 0: nobody knows.
-        dedupe_position: copies of what was delivered and it does not know of lie behind it; −1: nobody knows.
-        window_ms: the roll window by which messages were put into slots; 0: nobody knows.
-        precision_ms: of the slots; 0: nobody knows.
+        moved: messages in other slots than their records say; None: unknown, as in a Java broker's checkpoint.
+        log_end: physical offset before which the delivered messages lie; 0: unknown.
+        dedupe_position: physical offset behind which copies of later deliveries lie; −1: unknown.
+        window_ms: the roll window with which messages were put into slots; 0: unknown.
+        precision_ms: precision of the slots; 0: unknown.
     """
 
     last_read_time_ms: int = 0

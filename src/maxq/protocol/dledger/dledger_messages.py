@@ -1,5 +1,5 @@
-"""What DLedger nodes and their clients say to each other: one frozen class per request and reply bean, fields in snake
-case after the Java keys, which stand in protocol/dledger/dledger_codec.py.
+"""Messages between DLedger nodes and their clients: one frozen class for each request and reply bean, with the Java
+keys in snake case as fields (protocol/dledger/dledger_codec.py lists the keys).
 
 `code` is a reply's business code; requests carry it, too (200). The term of a successful HEART_BEAT, GET or METADATA
 reply is never filled in (-1). Fields that Java does not know say so: they are extra JSON keys, which fastjson skips.

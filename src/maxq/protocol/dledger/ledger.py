@@ -3,10 +3,10 @@
 The Raft core (`replication/raft`), its driver (`replication/dledger`) and its log in files (`store/dledger/ledger.py`,
 of a bare `maxq dledger` or of the broker's store, whose CommitLog the entries are) meet here, below all of them.
 
-Life of an entry: *appended* (it has an index and lies in the log), *durable* (a flush has come behind it: the member
-may say so to others), *committed* (a quorum has it durable: readers may see it). The log flushes by itself: what was
-appended in one turn of the loop is a group, one sync is in flight, and `on_durable` tells of its end; without a
-running loop the sync happens within the append. Committing is the caller's decision, and the store then dispatches.
+Life of an entry: *appended* (it has an index and lies in the log), *durable* (a flush has passed it, so the member may
+tell others), *committed* (it is durable on a quorum, so readers may see it). The log flushes by itself: what was
+appended in one turn of the loop is a group, one sync is in flight, and `on_durable` reports its end; without a running
+loop the sync happens within the append. Committing is the caller's decision, and the store then dispatches.
 
 All methods run on the loop's thread. Those that say "Blocks" wait for the disk; they are rare (a new term, a
 truncation). Errors of the disk (OSError) pass through the core to the driver, which stops the member.

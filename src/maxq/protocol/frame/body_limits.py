@@ -4,8 +4,7 @@ A body of JSON costs by its objects, some 6 µs each with what is done for it, a
 reads costs 1 µs a byte. While it is worked off nobody else is answered, so each code that carries a list has a bound
 far above what clients send. `BY_FRAME` names the codes whose bodies are messages, are passed on as they are, or have
 limits where they are taken: they are bounded by the frame. All other codes of RocketMQ and MaxQ have no body, and a
-small one is passed over. Codes that are none of these are those of DLedger's ports, whose bodies are log entries, or
-nobody's.
+small one is passed over. All other codes belong to DLedger's ports, whose bodies are log entries, or are unused.
 """
 
 from typing import Final, NamedTuple
@@ -25,8 +24,8 @@ VALUES: Final = 12
 
 
 class BodyLimit(NamedTuple):
-    """The limit of one code. `objects` is 0 where the body is no JSON; of other members and items there may be VALUES
-    as many."""
+    """The limit of one code. `objects` is the largest number of JSON objects, 0 for a body that is not JSON; members
+    and items may be VALUES times as many."""
 
     size: int  # bytes
     objects: int

@@ -170,8 +170,8 @@ def decode_frame(payload: bytes | bytearray | memoryview, header_limit: int = MA
         header_limit: bytes of the header. LONGEST_HEADER for what comes from a server that was asked.
 
     Raises:
-        RemoteProtocolError: header length past the end, unknown serialize type, undecodable header. The connection
-            cannot go on; there is no error frame.
+        RemoteProtocolError: header length past the end, unknown serialize type, undecodable header. The connection must
+            be closed, because the protocol has no error frame.
     """
     size = len(payload)
     if size < 4:

@@ -5,8 +5,8 @@
     msgOffsetInfo     retry queueId o1,o2,…           joined by `;`
     orderCountInfo    retry queueId count  or  retry qo<queueId>%<offset> count
 
-`retry` is 0 for the topic itself, 1 and 2 for its retry topics in the older and the newer spelling. Whatever is read
-here was sent by the other side: any text gives a value or RemoteProtocolError.
+`retry` is 0 for the topic itself, 1 and 2 for its retry topics in the older and the newer spelling. The texts come from
+the network: any text gives a value or RemoteProtocolError.
 
 Source:
     remoting/protocol/header/ExtraInfoUtil.java, common/KeyBuilder.java.

@@ -1,5 +1,5 @@
-"""Who waits until what it appended is committed (pendingAppendResponsesByTerm of DLedger's pusher, without its gaps:
-every waiter hears exactly once).
+"""Waiters for the commit of entries that they appended (pendingAppendResponsesByTerm of DLedger's pusher, without its
+gaps: every waiter is told exactly once).
 
 Sans-IO: a key is the position in the log behind an entry; keys come nearly always in order.
 """

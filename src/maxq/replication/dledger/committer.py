@@ -1,7 +1,7 @@
 """Committer: what is committed is told to the store (readers see it), then to who listens, then to who waits for it.
 
-A leader does so at once. On a follower nobody waits for it but readers, while the leader waits for the answer to the
-push that said so: there it is done when this turn's flush has begun or ended.
+A leader does so at once. On a follower only readers wait for it, while the leader waits for the answer to the push that
+carried the commit index. So a follower does it when the flush of this turn has begun or ended.
 """
 
 import asyncio

@@ -8,8 +8,8 @@ store has made durable, and does what the core then wants, in its order: sends, 
     server.when_committed(store.append(body), done)
 
 Order of things. A member's own appends reach the peers once in a turn of the loop, however many arrivals there were in
-it; what the store syncs meanwhile, it syncs meanwhile. What is committed is told by
-the committer (committer.py). Nothing is answered before what it promises is durable: the core keeps such answers back.
+it; what the store syncs meanwhile, it syncs meanwhile. The committer (committer.py) reports committed entries. Nothing
+is answered before what it promises is durable: the core keeps such answers back.
 
 Source:
     openmessaging/dledger DLedgerServer.java, DLedgerRpcNettyService.java.

@@ -4,8 +4,8 @@ One connection, made when there is something to send and made anew by the next r
 pipelined; each is answered exactly once, with None if the connection could not be made or broke, or time ran out.
 
 A follower keeps such a connection to its leader, though it asks it nothing: that it breaks says that the leader's
-process has probably ended. Only this one counts, to the leader's address as it is configured: what comes in may name
-any member, and the leader closes connections of its own when it makes others.
+process has probably ended. Only this connection, to the configured address of the leader, counts: an incoming one may
+claim to be any member, and the leader closes its own connections when it opens others.
 """
 
 import asyncio

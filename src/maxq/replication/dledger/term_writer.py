@@ -1,7 +1,8 @@
-"""TermWriter: makes terms and votes durable, in order, on threads that nothing else uses (S3).
+"""TermWriter: makes terms and votes durable, in order, on threads that nothing else uses (rule S3 of
+docs/explanation/dledger.md).
 
-A disk without room is no broken one: a member on it says nothing that a term not stored would have to hold for (the
-core keeps that back), takes no part in elections meanwhile, and goes on by itself when there is room again.
+A disk without room is not a failure. While a term cannot be stored, the core holds back all messages that depend on it,
+and the member takes no part in elections; it continues by itself when there is room again.
 """
 
 import asyncio

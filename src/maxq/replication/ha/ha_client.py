@@ -1,22 +1,24 @@
-"""What a slave knows of its link to the master, and what it says. Pure but for the log: bytes and times in, bytes out.
+"""The slave's side of the link to its master. Pure but for the log: bytes and times in, bytes out.
 
-**Joining.** Offsets alone do not tell whether two logs are one: a master that lost its end in a power failure writes
-other messages at the same offsets. So the first report of a connection asks for the last record of this log again (any
-master sends from any offset but 0), from its magic code on, and what comes is compared with what is there: its store
-time, queue offset and body. Only then is this slave's end reported; until then it says nothing, or 0 to show that it
-is there. Different bytes end the connection, by name, every time; nothing is overwritten.
+**Joining.** Offsets alone do not tell whether two logs are the same: a master that lost the end of its log in a power
+failure writes other messages at the same offsets. So the first report of a connection asks for the last record of this
+log again, from its magic code on (any master sends from any offset but 0), and the bytes that arrive are compared with
+this log: store time, queue offset and body. Only then is the end of this log reported; until then the slave says
+nothing, or 0 to show that it is there. Different bytes end the connection with an error that names them, every time;
+nothing is overwritten.
 
-Equal ends do not tell of a loss further back: of pages of a file whose later pages were on the platters. The master's
-start puts a filler there and names it (frames.py). Where this log has the true bytes, it does not join either: it may
-be the only one that has these messages. It offers them, once the last records have been found equal, and the master
-takes them, or closes the connection. Where it has a filler of its own, that is fetched again once they are joined
-(repair.py). What the master names is noted (store/recovery/filled_ranges.py): this log is, or will be, a copy with
-these fillers.
+Equal ends do not rule out an earlier loss: a power failure may lose pages of a file whose later pages were written. The
+master's start covers such a range with a filler and names it (frames.py). If this log has the true bytes, it does not
+join either, because it may be the only one that has these messages: once the last records have been found equal, it
+offers them, and the master takes them, or closes the connection. If this log has a filler there, too, the range is
+fetched again after joining (repair.py). The ranges that the master names are recorded
+(store/recovery/filled_ranges.py), because this log is, or will be, a copy with these fillers.
 
-**An empty log** reports 0 and gets the master's last file, or what `FirstOffset` chooses. Once it has a record it
-connects again, to hear of fillers.
+**An empty log** reports 0 and gets the master's last file, or the offset that `FirstOffset` chooses. Once it has a
+record it connects again, to hear of fillers.
 
-**Everything else** is ReplicaAppender's: a frame must begin where this log ends, and only whole verified records count.
+**Everything else** is handled by ReplicaAppender: a frame must begin where this log ends, and only complete verified
+records count.
 
 Source:
     store/ha/DefaultHAClient.java.

@@ -27,7 +27,7 @@ class HAClientService:
     5 s, unless this slave has just offered the master records that the master had lost.
 
     Attributes:
-        master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
+        master_address: host:port of the master; empty while there is none. Change it with `set_master_address`.
         failure: why the last connection failed or was not made; empty before that. A link that this slave makes anew by
             itself, to compare the logs, has not failed.
         is_apart: by its bytes this log was found to be another than the master's, and has not been found to be one with

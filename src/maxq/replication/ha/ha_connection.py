@@ -1,4 +1,4 @@
-"""What a master knows of one slave, and what it sends it next. Pure: offsets and times in, bytes out.
+"""The master's state for one slave, and the bytes to send to it next. Pure: offsets and times in, bytes out.
 
 The slave's first report says where to start: 0 at the start of the master's last file (so a new slave gets no history),
 1 at the very beginning (the first byte of a record is always 0, so nobody needs it otherwise), anything else exactly

@@ -1,8 +1,8 @@
-"""Marks of logs: by them two brokers of a group find out that their logs differ, without a replication link.
+"""Marks of logs, by which two brokers of a group notice without a replication link that their logs differ.
 
-Ends alone do not tell: a master that lost its end, and went on, has other messages at the same offsets. A mark is the
-check sum of the last bytes of a log, as far as none of them are fillers of damage. Whoever has that part, too,
-compares. Equal bytes say nothing of what is behind them.
+Equal lengths prove nothing: a master that lost the end of its log, and continued, has other messages at the same
+offsets. A mark is the checksum of the last bytes of a log that are not fillers of damage. A broker that has that part
+of the log, too, compares its own bytes. Equal bytes say nothing about what follows them.
 """
 
 import zlib
@@ -60,8 +60,8 @@ def log_mark(log: MarkedLog) -> str:
 
 
 def has_other_bytes(log: MarkedLog, mark: str) -> bool:
-    """Return whether a log has other bytes than the log with this mark has there. False if it has none there, or
-    fillers, or if it is no mark."""
+    """Return whether a log has other bytes than the log with this mark has there. False if this log has no bytes there,
+    or fillers, or if the text is not a mark."""
     fields = mark.split(":")
     if len(fields) != 3 or not all(field.isascii() and field.isdigit() and len(field) < 20 for field in fields):
         return False

@@ -2,7 +2,7 @@
 
 A slave's log is a copy of its master's, byte for byte, so the bytes at the same offsets are the right ones, if they are
 records: magic, sizes, own offsets and CRCs are checked before anything is written, and again in the file. They replace
-the damaged bytes in place; nothing moves, queues and index still point right. What is written is durable before the
+the damaged bytes in place; nothing moves, queues and index still point right. Written bytes are durable before the
 range counts as repaired.
 
 **Ranges that a start has filled.** Recovery writes a filler over damage in the middle of the log, so that the log can
@@ -18,8 +18,8 @@ next one that was sent. Then the slave does not join, and an operator decides wh
 **What the master makes of it.** The request is the first report of one more slave. See `_settle` for why the newest
 part of the log is asked for a little later.
 
-Not repaired, and said so: what a scrub finds in a master's own log; bytes that are no records at the master either;
-what the master has deleted; what the device cannot read.
+Not repaired, but logged: damage that a scrub finds in a master's own log; bytes that are not records at the master
+either; ranges that the master has deleted; ranges that the device cannot read.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class LogRepair:
             0 if more is needed to tell.
 
         Raises:
-            LogRangeNotServedError: what follows them is no record, or one that goes on behind `end`.
+            LogRangeNotServedError: the following bytes are not a record, or are one that ends behind `end`.
         """
         good, why = good_prefix(memoryview(data), start)
         if good == len(data):

@@ -10,7 +10,7 @@ class RaftConfig:
 
     Attributes:
         peers: ids of all members, this one's among them.
-        maxq: what this member says of itself in the extra key of HEART_BEAT: the digest of what all members must share
+        maxq: value of the extra key of this member's HEART_BEAT: the digest of the settings that all members must share
             (S18). Peers that send one are MaxQ's, the others Java's.
         heart_beat_time_interval_ms: between a leader's heart-beats. A follower gives its leader up after
             `max_heart_beat_leak` of them; after as many of `java_heart_beat_time_interval_ms` if the leader is Java's.
@@ -63,8 +63,8 @@ class RaftConfig:
 
     @property
     def election_timeout_ms(self) -> int:
-        """Return for how many ms a member waits for heart-beats, or for answers to them, before there is no leader for
-        it."""
+        """Return how many ms a member waits for heart-beats, or for answers to them, before it considers the leader
+        lost."""
         return self.heart_beat_time_interval_ms * self.max_heart_beat_leak
 
     @property

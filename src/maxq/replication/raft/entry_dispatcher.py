@@ -134,8 +134,8 @@ class EntryDispatcher:
         self._asked = self._push(kind, (self._ledger.entry(index),), None, now)
 
     def _compared(self, reply: PushReply, now: int) -> None:
-        """Handle the answer to a comparison by Java's rules, with a search between what is known to be equal and what
-        is known to differ."""
+        """Handle the answer to a comparison by Java's rules, with a search between the highest index known to be equal
+        and the lowest known to differ."""
         index, follower_end = self._compare_index, reply.end_index
         begin, end = self._ledger.begin_index, self._ledger.end_index
         if follower_end < self._acks.mark(self.peer):

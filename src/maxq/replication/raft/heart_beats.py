@@ -1,4 +1,4 @@
-"""A leader's heart-beats, and what follows from their answers: which members are in its term, whether a quorum still
+"""A leader's heart-beats, and the conclusions from their answers: which members are in its term, whether a quorum still
 hears it (else it steps down), until when it takes appends, and reads that are linearizable.
 
 Reads go by ReadIndex: an entry of the own term is committed, and a quorum answered a heart-beat that was sent after the
@@ -23,17 +23,17 @@ _NEVER: Final = -(1 << 62)
 
 
 class PeerContact:
-    """The result of heartbeats to one member in the current term.
+    """The result of heart-beats to one member in the current term.
 
     Attributes:
-        is_in_term: it answered one with 200.
-        maxq: its extra key; None: a Java member.
-        heard_sent_ms: when the newest heart-beat that it answered was sent; at first when it was elected.
-        vouched_sent_ms: the same of those in this term, on a connection that has stood since. Who is not connected may
-            have been started again, and a member that was may vote for another one at once.
-        heard_round: its round.
-        next_ms: when it gets the next one.
-        lacks_room: it took the last push not, for want of room.
+        is_in_term: the member has answered a heart-beat of this term with 200.
+        maxq: value of its extra key; None: a Java member.
+        heard_sent_ms: when the newest heart-beat was sent that it answered; at first the time of the election.
+        vouched_sent_ms: the same for heart-beats of this term on a connection that has lasted since. A member without
+            such a connection may have been restarted, and could vote for another member at once.
+        heard_round: round of the newest heart-beat that it answered.
+        next_ms: when the next heart-beat is sent to it.
+        lacks_room: it refused the last push because its disk has no room.
     """
 
     __slots__ = ("heard_round", "heard_sent_ms", "is_in_term", "lacks_room", "maxq", "next_ms", "vouched_sent_ms")

@@ -3,8 +3,8 @@
 A candidate first asks whether it would win (the probe round, DLedger's WAIT_TO_REVOTE and Raft's pre-vote): a VOTE of
 its present term, marked for members of ours, which change nothing for it; a Java member answers it by its own table.
 Only if a quorum would follow it does it enter the next term, vote for itself, make that durable and ask for votes that
-count. So a member that nobody hears never raises its term (S12), and nobody leads a term twice (S4): a probe elects
-no one, whatever the answers.
+count. So a member that is cut off never raises its term (S12), and no member leads a term twice (S4): a probe elects
+nobody, whatever the answers are.
 
 A vote of a later term is taken and given at once, with the term, in one durable step; Java members need a second
 question (REJECT_TERM_NOT_READY), which is asked again in the same term. Leaders that are alive are protected by the
@@ -281,7 +281,7 @@ class LeaderElector:
             self._next_vote_ms += self._config.heart_beat_time_interval_ms
 
     def _tell_who_is_missing(self, round_: _Round, now: int) -> None:
-        """Log why there is no leader: name the members whose log is not known."""
+        """Log why there is no leader: name the members whose log is unknown."""
         missing = [peer for peer in self._config.others if round_.results.get(peer) is None]
         if not missing or any(result in _LOG_IS_BEHIND for result in round_.results.values()):
             return  # a member with entries will lead, and this one is given them

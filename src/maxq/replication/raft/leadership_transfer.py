@@ -1,11 +1,11 @@
 """Handing leadership over: an operator's wish, or that of a leader that is not preferred while a preferred one is near,
 or whose disk takes nothing while others could do without it.
 
-The leader stops taking appends, waits until all that it took is committed, so that its clients hear of it, and orders
-the transferee to stand for election, which it does as soon as it has what the leader has. Where a quorum is slow the
-order goes after _COMMIT_WAIT_MS all the same. A member that was not heard lately is not ordered. The leader's own
-deadline ends a transfer that leads nowhere, whatever has become of its role meanwhile: clients wait for no longer than
-a second for a member of ours that does not stand.
+The leader stops accepting appends, waits until all accepted ones are committed and answered, and orders the transferee
+to stand for election, which it does as soon as its log is as long as the leader's. Where a quorum is slow the order
+goes after _COMMIT_WAIT_MS all the same. A member that was not heard lately is not ordered. The leader's own deadline
+ends a transfer that leads nowhere, whatever has become of its role meanwhile: clients wait for no longer than a second
+for a member of ours that does not stand.
 
 The other members vote in such an election although the leader is alive, so the order ends what the leader may promise:
 it goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up,

@@ -24,15 +24,16 @@ class MemberState:
     Attributes:
         role, term, voted_for, leader_id: as in Java. `leader_id` is None for a candidate.
         committed_index: the highest index that is known to be committed; it never falls.
-        leader_heard_ms: when a heart-beat of the leader came last.
-        leader_is_maxq: did the last heart-beat say so?
-        leader_is_java: has the present leader sent a heart-beat, and was the last one a Java member's?
-        frozen: a leader wanted a committed entry gone (S8): no vote and no candidacy any more in this run.
-        elects_from_ms: before this it elects nobody, unless a leader hands over: a moment before its end the process
-            before it may have answered a leader, who speaks for the group on the strength of that. It is over when a
-            leader is heard: that one, or one who was elected after that one was sure no more.
-        has_room: does its disk take own appends? Who has none leads only if nobody else can.
-        on_change: called with now after any of role, term, leader changed.
+        leader_heard_ms: when the last heart-beat of the leader arrived.
+        leader_is_maxq: whether the last heart-beat came from a MaxQ member.
+        leader_is_java: whether the present leader has sent a heart-beat, and the last one came from a Java member.
+        frozen: a leader wanted to remove a committed entry (S8): this member neither votes nor stands for election
+            until it is restarted.
+        elects_from_ms: before this time it elects nobody, except when a leader hands over: just before its end, the
+            previous process may have answered a leader that relies on the answer. The wait ends when that leader is
+            heard, or one that was elected after that leader could no longer rely on the answer.
+        has_room: whether its disk has room for own appends. A member without room leads only if no other member can.
+        on_change: called with the current time after role, term or leader have changed.
     """
 
     def __init__(self, config: RaftConfig, ledger: Ledger, hard_state: HardState, outbox: Outbox, now: int) -> None:

@@ -1,7 +1,7 @@
 """Outputs on their way to the driver.
 
-While a term or vote is being stored nothing is said to anybody (S3): messages wait here, in order, until the driver
-reports that it is durable. Everything else passes, so that who ceases to lead does so at once.
+While a term or vote is being stored, no message is sent (S3): messages wait here, in order, until the driver reports
+that it is durable. Everything else passes, so that who ceases to lead does so at once.
 """
 
 from collections import deque

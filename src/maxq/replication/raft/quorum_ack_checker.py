@@ -36,7 +36,7 @@ class QuorumAckChecker:
             self._marks[peer] = index
 
     def lowered(self, peer: str, index: int) -> None:
-        """Note that `peer` has lost what is behind `index` (S11)."""
+        """Note that `peer` has lost its entries behind `index` (S11)."""
         self._marks[peer] = min(self._marks[peer], index)
 
     def commit_point(self) -> int:

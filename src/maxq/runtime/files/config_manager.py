@@ -1,10 +1,10 @@
 """ConfigManager: a table that is one small file under config/, with its predecessor beside it as `<name>.bak`.
 
-Writing: the file becomes the .bak, then the new content appears under the name, each step atomic and durable. Whenever
-the power goes, one of the two is whole. Reading: a file that is empty or not readable is put aside and the .bak is
-taken instead, as it is if the file is missing. Neither file is an empty table (a new broker). If one is there, but none
-that can be read, the start is refused, for starting empty would lose offsets or topics in silence; unless the table is
-one that may be lost.
+Writing: the file becomes the .bak, then the new content appears under the name. Each step is atomic and durable, so
+that one of the two files is intact after a loss of power at any moment. Reading: a file that is empty or unreadable is
+put aside, and the .bak is used, as it is if the file is missing. If neither file exists, the table is empty (a new
+broker). If files exist and none is readable, the start is refused, because an empty table would silently lose offsets
+or topics; only a table that may be lost (MAY_BE_LOST) starts empty.
 
 Source:
     common/ConfigManager.java (load, loadBak, persist), MixAll.string2File.
@@ -80,7 +80,7 @@ class ConfigManager(ABC):
             )
 
     def _take(self, path: PurePath) -> str | None:
-        """Load one file. Returns None on success, "" if there is no such file, else its fault."""
+        """Load one file. Returns None on success, "" if the file does not exist, otherwise what is wrong with it."""
         try:
             data = self._disk.read(path)
         except FileNotFoundError:

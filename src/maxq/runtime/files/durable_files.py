@@ -7,8 +7,8 @@ elsewhere. The rules that this module keeps, so that its users need not know the
 * **A failed sync is final for the file.** Linux takes the pages that it could not write for clean ones: readers go on
   seeing them, the next sync succeeds without writing them, and a loss of power shows what was there before. So nothing
   that a failed sync covered is durable, and every later sync of that file is refused with `SyncFailedError`, whoever
-  asks and through whichever descriptor, until the bytes have been written again (`SyncedFile.written_again`). Who
-  relies on the file hears of it therefore, even if somebody else asked for the sync that failed. A file that is
+  asks and through whichever descriptor, until the bytes have been written again (`SyncedFile.written_again`). So
+  everybody who relies on the file gets the error, even if somebody else asked for the sync that failed. A file that is
   replaced as a whole is written anew each time, so a failed replacement may simply be tried again.
 * **A restart cures nothing.** A process that is started again sees the same pages and knows nothing of the failure.
   So a start after an unclean end writes again what no checkpoint calls durable, before it syncs and believes it
@@ -18,8 +18,8 @@ elsewhere. The rules that this module keeps, so that its users need not know the
 * **A write may be partial.** It is gone on with; one that takes nothing is an error of the device.
 
 What stops a broker: `SyncFailedError` of the log, the queues, the index, a checkpoint, the ledger or the timer log.
-What is only tried again: a lack of room (`store/files/disk_room.py`), and any failure to replace a table, for the old
-one is whole. A replacement of many files is noted first, done name by name, and forgotten last
+Other failures are only retried: a lack of room (`store/files/disk_room.py`), and a failure to replace a table, because
+the old file is intact. A replacement of many files is noted first, done name by name, and forgotten last
 (`store/compaction/replacement.py`); each of the three is one call of this module.
 """
 
@@ -429,7 +429,7 @@ def _write_synced(path: Path, data: bytes, access: _Access | None = None) -> Non
 def _exchange(first: Path, second: Path) -> None:
     """Exchange the names of two files atomically. On a file system that cannot do that, the first takes the second's
     name atomically, and the second gets the first's by way of a third name. If a file has only one name there, the
-    second is deleted. If there is no second one, the first gets its name."""
+    second is deleted. If the second file does not exist, the first is renamed to it."""
     names = os.fsencode(first), os.fsencode(second)
     if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return
@@ -467,8 +467,8 @@ class _NewFiles:
     """Files that were made here and whose names a loss of power could still take.
 
     Which mapping of a file made it does not matter: the one that is flushed may be another, when the file was made
-    ahead on a thread, or given up and mapped again. So there is one list for all of them: by path, the folders that
-    must be synced before the file's content is safe.
+    ahead on a thread, or given up and mapped again. So all threads share one table: path of a new file → folders that
+    must be synced before its content is safe.
     """
 
     def __init__(self) -> None:
@@ -517,9 +517,9 @@ class _NewFiles:
 class LoopSyncs:
     """Syncs a disk for code that runs on a loop: at once if that takes a moment, else by the kernel beside the loop.
 
-    A quick disk syncs a page in 0.2 ms. Whoever waits for that waits as long again for what comes on top: a thread that
-    wakes, the interpreter that is handed over twice, turns of the loop. But a loop that waits for the disk does nothing
-    else, so it does that for a part of the time only, and not while the disk is slow.
+    A quick disk syncs a page in 0.2 ms. A thread would double that time: it has to wake up, the interpreter lock is
+    passed twice, and the event loop takes further turns. But a loop that waits for the disk does nothing else, so it
+    does that for a part of the time only, and not while the disk is slow.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Where a file has no data, and how to read over such places.
 
-To read a hole of a file of tmpfs through a mapping, the kernel gives it a page: where there is no room the reader dies
-(SIGBUS), and where there is some, it is taken by who only reads. So such a file is mapped where it has data, and the
-addresses between are memory that nobody has written. No other file system does that.
+When a hole of a tmpfs file is read through a mapping, the kernel allocates a page for it: without free memory the
+reader is killed (SIGBUS), and otherwise mere reading uses up memory. So such a file is mapped only where it has data;
+the addresses between are untouched memory. No other file system does that.
 
 A writer's file is mapped so when there is less room than it has holes: a broker that was killed on a full disk reads
 its files when it starts there again. Writers allocate blocks before they write, and what has blocks is mapped.
@@ -64,8 +64,8 @@ class HoledMemory:
     """The bytes of an open file, mapped where it has data.
 
     Attributes:
-        memory: the bytes, zeros in holes; mapped for as long as somebody holds it. What is written here stays here,
-            unless it is `shared`: then it is the file's, and a write to a hole ends the process. Blocks come first.
+        memory: the bytes, zeros in holes; mapped for as long as somebody holds it. Writes stay in this memory, unless
+            it is `shared`: then they go to the file, and a write to a hole ends the process. Blocks come first.
     """
 
     def __init__(self, fd: int, size: int, *, shared: bool = False) -> None:
@@ -84,8 +84,7 @@ class HoledMemory:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Show in `memory` what was written into holes of the file since. What was written to `memory` there is
-        lost."""
+        """Show in `memory` what was written into holes of the file since. Earlier writes to `memory` there are lost."""
         left: list[tuple[int, int]] = []
         for start, end in self._holes:
             for begin, stop in data_ranges(self._fd, start, end):

@@ -1,7 +1,7 @@
 """Few pages of memory seen again and again over a long range of addresses.
 
-The same pages of an anonymous file are mapped one copy behind the other. Who writes from the range's beginning to its
-end writes over what it wrote `size` bytes before, and nothing ever has to be moved to the front.
+The same pages of an anonymous file are mapped one copy behind the other. A writer that goes from the beginning of the
+range to its end overwrites the bytes of `size` bytes before, and nothing has to be moved to the front.
 """
 
 import ctypes

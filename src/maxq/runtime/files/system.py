@@ -125,7 +125,7 @@ class SystemMappedRegion(MappedRegion):
 
     def is_resident(self, start: int, end: int) -> bool:
         """Return whether all of [start, end) is in the page cache. The kernel is only asked: `preadv` with RWF_NOWAIT
-        would have the caller begin to read what is missing, megabytes of new pages, and copy what is there. False of a
+        would make the caller start reading the missing pages, megabytes of them, and copy the others. False of a
         read-only mapping, and of one with holes."""
         if end > len(self._view) or self._address is None:
             return False
@@ -207,7 +207,7 @@ def _check_descriptors(path: Path) -> None:
     left.
 
     Raises:
-        OSError: EMFILE, before anything was made. What is mapped can still be made durable, and unmapped then.
+        OSError: EMFILE, before anything was made. Mapped files can still be made durable, and then unmapped.
     """
     descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.close(descriptor)

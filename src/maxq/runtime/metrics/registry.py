@@ -14,11 +14,11 @@ Whoever has something to show takes a registry and makes an instrument of it:
     # self._half_messages: () -> iterable of ((topic,), value)
 
 Names are those of a scrape: the unit is part of them, counters end in `_total`; names of our own begin with `maxq_`.
-The text behind the name is the metric's help text: what is counted or measured, and in which unit.
-Nothing is rendered before somebody asks. `observe` functions are called then, on the loop, and are read lazily: one
-that walks a table which others change walks a copy (`list(table.items())`), so that the loop may turn in between.
-What is shown of each topic comes in blocks of samples: one that is the same object as when somebody last asked is not
-rendered again, its text was kept (packed_text.py).
+The text behind the name is the metric's help text: what is counted or measured, and in which unit. Nothing is rendered
+before somebody asks. `observe` functions are called then, on the loop, and are read lazily: one that walks a table
+which others change walks a copy (`list(table.items())`), so that the loop may turn in between. Samples of topics come
+in blocks: a block that is the same object as at the last scrape is not rendered again, because its text was kept
+(packed_text.py).
 
 Rules kept from the exporter of OpenTelemetry for Java, which RocketMQ uses: labels in alphabetical order, `le` last;
 values as doubles; at most so many label sets for an instrument, the rest of them counted under

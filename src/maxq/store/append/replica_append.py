@@ -1,10 +1,10 @@
 """A slave's writing end: raw log bytes of its master, each record verified before it counts
 (DefaultHAClient.dispatchReadRequest, DefaultMessageStore.appendToCommitLog).
 
-Frames of the replication link cut records anywhere. What arrives is copied to its place in the mapped file, but the
-log's end moves behind it record by record, when a record is whole and its magic, size, own offset and body CRC are
-right. So readers, flushes and what the slave reports know verified records only, and a connection that breaks leaves
-nothing to repair: `drop_pending` zeroes what no record has claimed.
+Frames of the replication link cut records anywhere. Received bytes are copied to their place in the mapped file, but
+the log's end moves over them record by record, when a record is complete and its magic, size, own offset and body CRC
+are right. So readers, flushes and what the slave reports know verified records only, and a connection that breaks
+leaves nothing to repair: `drop_pending` zeroes what no record has claimed.
 
 A start may find a last record in doubt: one whose properties end with a zero byte looks the same whether it is genuine
 or its end never came. It is kept beside the log (unverified_record.py). What the master sends takes its place; a slave

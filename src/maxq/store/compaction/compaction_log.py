@@ -1,9 +1,9 @@
 """CompactionLog: one queue of a compaction topic, its segments from old to new.
 
 It follows the queue's ordinary ConsumeQueue (`catch_up`): whatever has a place there and is not here yet is copied from
-the CommitLog. So it needs no order with dispatch, and what a crash takes from it comes again. Compaction rewrites all
-segments but the one that is written: of each key the newest message stays. One with an empty body, which deletes its
-key, stays until its record is gone from the log, so that readers who were away learn of it.
+the CommitLog. So it is independent of the order of dispatch, and messages that it loses in a crash are copied again.
+Compaction rewrites all segments but the one that is written: of each key the newest message stays. One with an empty
+body, which deletes its key, stays until its record is gone from the log, so that readers who were away learn of it.
 
 Source:
     store/kv/CompactionLog.java.

@@ -77,7 +77,7 @@ class Segment:
 
         Args:
             verify: compare each with its record and the record with its CRC; the first that does not fit, and all
-                behind it, are forgotten. What is left is durable when `flush` has written it again.
+                behind it, are forgotten. The remaining bytes are durable when `flush` has written them again.
         """
         view = self._units.view
         self.count = self.wrote = 0

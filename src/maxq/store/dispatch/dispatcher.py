@@ -71,9 +71,9 @@ class DispatchService:
 
     Attributes:
         dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
-        resolver: decides about records whose queue offset does not continue their queue.
-        faults: what was wrong with records met, one line each.
-        queues, index, deletions: what dispatch fills.
+        resolver: decides the queue offset of records that do not continue their queue.
+        faults: descriptions of faulty records, one line each.
+        queues, index, deletions: the tables that dispatch fills.
         hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
         arrival_listeners: each is called, in this order, with the tails of watched queues that got units.
         on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that

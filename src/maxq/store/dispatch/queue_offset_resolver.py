@@ -8,9 +8,9 @@ a field in which a bit can change. Without those files (somebody deleted them) t
 believed.
 
 Lost bytes may have held a record that deletes a topic. Behind them the numbers of its queues may begin below those
-before them, without any field being wrong. So a witness on the other side of lost bytes, or of a deletion, can say that
-a queue goes on, but not that the field of a record is wrong; and a record behind lost bytes whose field is below the
-end of its queue may be whole (`may_be_whole`). It is one of a new queue if the next record continues it.
+before them, without any field being wrong. So a record on the other side of lost bytes, or of a deletion, can confirm
+that a queue continues, but not that the field of a record is wrong. A record behind lost bytes whose field is below the
+end of its queue may be correct (`may_be_whole`). It is one of a new queue if the next record continues it.
 """
 
 from array import array

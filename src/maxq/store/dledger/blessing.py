@@ -1,4 +1,4 @@
-"""What an operator does with a member that has forgotten something and has nobody who could give it back (S10).
+"""The operator's command for a member that has lost entries which no other member can give back (S10).
 
 A member that lost durable entries, or its vote, takes part in no election until a leader's log has what it lost. When a
 majority of the group is in that state there is no such leader, and never will be. Somebody must then decide that what

@@ -7,7 +7,7 @@ store (mmap_file_store.py) and the broker's (message_ledger.py) are both one.
 
 Rules beside Java's, by their ids in docs/explanation/dledger.md: an entry is durable before any peer hears of it (S2),
 and so are term and vote (S3); a truncated entry cannot come back (S7); no committed entry is truncated (S8); bodies
-have a CRC (S9); a member that lost entries says so (S10); retention waits for the commit and for followers (S17).
+have a CRC (S9); a member that lost entries reports it (S10); retention waits for the commit and for followers (S17).
 """
 
 import logging

@@ -37,7 +37,7 @@ class LedgerIndex:
         """List the files. They can all be rebuilt, so they are deleted if they do not fit.
 
         Returns:
-            What was wrong; empty if nothing.
+            Faults that were found; empty if there are none.
         """
         try:
             self.files.load(self._disk.list(self.files.folder), setting="mappedFileSizeDLedgerIndex")

@@ -1,9 +1,9 @@
 """What a ledger in files notes beside the log: how far it is durable and committed (ledger_checkpoint.py).
 
-The note may lag behind the log, and never runs ahead of it: what it calls durable or committed must be there after a
-loss of power, or the start takes it for lost, and the member votes no more. So an entry that others made committed
-before this disk had it is not noted yet; and before a truncation the note is lowered (`write_end`): between the two
-the log has more than is noted, which is no fault.
+The note may lag behind the log, and never runs ahead of it: entries that it calls durable or committed must exist after
+a loss of power; otherwise the start considers them lost, and the member no longer votes. So an entry that the others
+have committed before this disk has it is not noted yet. Before a truncation the note is lowered (`write_end`): in
+between, the log has more than is noted, which is no fault.
 """
 
 import asyncio

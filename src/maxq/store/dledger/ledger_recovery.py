@@ -1,15 +1,15 @@
 """From DLedger's files to a log that can be written (DLedgerMmapFileStore.recover).
 
-As Java: begin with the third last data file, or an earlier one whose first entry and index unit agree; go on entry by
-entry; write index units anew that differ; the log ends at the first thing that does not follow. Beside that:
+As in Java: begin with the third last data file, or an earlier one whose first entry and index unit agree; continue
+entry by entry; rewrite index units that differ; the log ends at the first bytes that do not continue it. In addition:
 
-* It begins no later than the first entry that the checkpoint does not call durable.
-* A body that does not have its CRC ends the log too (S9).
-* Nothing behind the end stays: it could come back (S7).
-* A member that had more than it has says so (S10). That is certain if the checkpoint knows of entries that are gone.
-  Else the end itself tells: a loss of power leaves zeros in place of what was not written, in whole sectors or from
-  some byte of a sector on, so an entry that is wrong although no zero borders its sectors was whole once. It is a
-  changed bit, nobody can know whether others were told of this entry, and so the member is amnesiac.
+* The scan begins no later than the first entry that the checkpoint does not call durable.
+* A body that does not match its CRC ends the log, too (S9).
+* Nothing behind the end is kept, because it could become valid again (S7).
+* A member that has lost entries reports it (S10). The loss is certain if the checkpoint knows of entries that are
+  missing. Otherwise the end of the log decides: a loss of power leaves zeros where bytes were not written, in whole
+  sectors or from some byte of a sector on. So an invalid entry without zeros at the borders of its sectors was complete
+  once, and has a changed bit. Whether other members were told of the entry cannot be known, so the member is amnesiac.
 """
 
 import logging
@@ -48,8 +48,9 @@ class LedgerReport:
     """Findings and repairs of one `load`.
 
     Attributes:
-        amnesia: why this member must be taken as having forgotten what it promised (S10); empty if it has not.
-        faults: what was wrong with files and what became of it, one line each.
+        amnesia: why this member must be assumed to have lost entries that it had acknowledged (S10); empty if it has
+            not.
+        faults: faults of files and how they were handled, one line each.
     """
 
     amnesia: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Queues and index after a start of a broker with a DLedger log.
 
-The log itself is open already (ledger_recovery.py); what it lacks or has is no matter of this step. Queues and index
-are brought to `committed_position` and no further (Java dispatches what is not committed, too).
+The log itself is open already: ledger_recovery.py has dealt with its entries. Queues and index are brought to
+`committed_position` and no further (Java dispatches what is not committed, too).
 """
 
 import logging

@@ -1,4 +1,5 @@
-"""`currterm`: term and vote, durable before anybody hears of them (MemberState.java, S3).
+"""`currterm`: the file with term and vote, which are durable before any other member is told of them (MemberState.java,
+S3).
 
 A group whose disks are all full must be able to elect a leader, for somebody must tell producers why nothing is taken,
 and serve readers: a term has room on a full disk (text_file.py).

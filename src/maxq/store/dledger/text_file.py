@@ -6,8 +6,8 @@ whatever becomes of one file, the other one says at least as much (Java's has th
 not asked while the file itself can be read).
 
 New content is a new file, and takes a block before it gives the old one's back. So `.room` beside them holds a block:
-on a full disk the content is written there, and the two files change names. Neither process nor file system ever has
-that block to give to somebody else.
+on a full disk the content is written there, and the two files change names. So this block is never free for other
+files.
 """
 
 import logging

@@ -162,8 +162,8 @@ class ConsumeQueueFlusher:
         """Take a snapshot of the queues in slices between which the loop runs; it is the state at the moment of return.
 
         Under `lock` nothing is flushed, so a queue that was appended to has something to flush: those are looked at
-        again at the end. What makes queues begin anew or end earlier shows in the tables of deletions and of files set
-        aside, or in the dispatched offset: then all are."""
+        again at the end. Events that make queues begin anew or end earlier change the tables of deletions and of files
+        set aside, or the dispatched offset: then all queues are read."""
         inventory = StoreInventory()
         before, reached = self._changes(), self._dispatcher.dispatched_offset
         looked_at = 0

@@ -72,8 +72,8 @@ class CommitLogFlusher:
 
     @property
     def is_sync(self) -> bool:
-        """Whether appends are flushed at once. That is always so for a DLedger log, whose members tell each other what
-        is durable."""
+        """Whether appends are flushed at once. For a DLedger log it is always true, because members tell each other
+        which entries are durable."""
         config = self._context.config
         return config.flush_disk_type == "SYNC_FLUSH" or config.enable_dleger_commit_log
 
@@ -310,7 +310,7 @@ class CommitLogFlusher:
         self._flushed(end, self.appended_timestamp)
 
     def close(self) -> None:
-        """Tell the remaining waiters what is durable and what is not known."""
+        """Tell the remaining waiters whether their records are durable, or that this is unknown."""
         if self._begin is not None:
             self._begin.cancel()
             self._begin = None

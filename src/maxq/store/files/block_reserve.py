@@ -2,7 +2,7 @@
 
 Mapped files are sparse. A write to a page that has no block makes the kernel find one, and on a full disk it then kills
 the process (SIGBUS). So a writer only ever writes where blocks were allocated before, in steps, with `posix_fallocate`;
-where there is no room, that call says so, and the store refuses messages instead (disk_room.py).
+without room that call fails, and the store refuses messages (disk_room.py).
 """
 
 from collections.abc import Callable

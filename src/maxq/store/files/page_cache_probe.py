@@ -1,13 +1,13 @@
 """What of the store's files was in the page cache a moment ago, for readers that go through old parts of them.
 
 Whether a page can be read without waiting for the disk only the kernel knows, and asking it for each of a pull's
-islands costs more than sending them. Readers of several queues go through the same stretch of log together, so a
-stretch is asked for as a whole, and what is said of it holds for a moment.
+islands costs more than sending them. Readers of several queues go through the same stretch of log together, so
+residence is asked for a whole stretch, and the answer is used for a moment.
 
-Who reads on from one stretch into the next has the chunks of log behind it read ahead, on threads: the loop begins to
-read nothing itself, for the kernel would make it fill megabytes of new pages first. How much the machine reads ahead
-of a page that is touched does not matter then, and a reader that is far behind waits for the disk once, not at
-every pull.
+When a reader passes from one stretch into the next, the chunks of log behind it are read ahead on threads. The event
+loop does not start reads itself, because the kernel would make it fill megabytes of new pages first. How much the
+machine reads ahead of a page that is touched does not matter then, and a reader that is far behind waits for the disk
+once, not at every pull.
 """
 
 import asyncio

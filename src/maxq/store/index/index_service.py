@@ -59,7 +59,7 @@ class IndexService:
                 not durable. None after a clean exit.
 
         Returns:
-            What was deleted and why, one line a file.
+            The deleted files with reasons, one line each.
         """
         deleted: list[str] = []
         doomed: list[IndexFile] = []
@@ -203,7 +203,7 @@ class IndexService:
         file's end offset stays: dispatch starts from it after a crash.
 
         Raises:
-            OSError: there is no room on the disk for a file; what was indexed before stays.
+            OSError: there is no room on the disk for a file; earlier entries stay.
         """
         tail = self.tail
         for key in keys:

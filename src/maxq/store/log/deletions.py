@@ -1,18 +1,18 @@
 """Deleted topics: where in the log each topic was deleted last.
 
 A topic is deleted by a record of the log (`DELETED_TOPIC`, transaction type ROLLBACK, which every broker's dispatch
-leaves out of queues and index). Its body is a JSON list of topic names. What lies before that record in the log and
-belongs to one of these topics is gone for good; what lies behind it is of a new topic of the same name, whose queues
-begin at 0. Slaves and DLedger members read the record where it stands between the messages, as every recovery does, so
-all of them agree on what was deleted. Nothing in the log is ever changed for it.
+leaves out of queues and index). Its body is a JSON list of topic names. Messages of these topics that lie before that
+record in the log are deleted permanently; messages behind it belong to a new topic of the same name, whose queues begin
+at 0. Slaves and DLedger members read the record where it stands between the messages, as every recovery does, so all of
+them agree on what was deleted. Nothing in the log is ever changed for it.
 
 The physical offset of that record is the topic's *incarnation*: 0 for a topic that was never deleted. Master, slaves
 and members of a DLedger group give the same number, and it changes exactly when the topic's messages are gone and its
 queue offsets begin anew.
 
 `deletions.json` in the store's root keeps the table. It is written with every inventory of the queues, before it, and
-remembers records that the log has lost to retention. What lies behind the start of a recovery's replay is not believed
-from the file but learned from the log again. A Java broker ignores both the record and the file.
+remembers records that the log has lost to retention. Rows about the log behind the start of a recovery's replay are not
+taken from the file, but read from the log again. A Java broker ignores both the record and the file.
 
 A copy whose log begins behind records that delete topics does not know these (`unknown_before`), and neither does a
 store that has lost the file together with the beginning of its log. It takes them from its master, with the consumer

@@ -24,8 +24,9 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
         end: look no further, though others may have appended; None: to the end of the log, wherever that is by then.
 
     Yields:
-        What a few thousand records gave, maybe nothing; others may work between two steps. Where no record follows, the
-        search goes on with the next file: what ends a file may be too short for a DLedger header, or damaged.
+        Results from a few thousand records, perhaps none; other work may run between two steps. Where no record
+        follows, the search goes on with the next file: the rest of a file may be too short for a DLedger header, or
+        damaged.
     """
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
     offset = max(start, commit_log.min_offset)

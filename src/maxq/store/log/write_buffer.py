@@ -6,9 +6,9 @@ the write permission of mapped ones back, with an interrupt of the other process
 gets 2 MiB for each small group. With 80 KiB a group, `pwrite` and sync took 0.12 ms of processor and 0.27 ms until it
 was durable, against 0.26 and 0.35 through the mapping.
 
-What is buffered is not in the log yet for anybody who reads the file, and gone if the process dies: nobody was told
-that it is stored. With ASYNC_FLUSH a group is written before it is dispatched and answered. Readers of a SYNC_FLUSH
-log see what was flushed; who looks further (replication) calls `write_buffered` first.
+Buffered records are not in the file yet, and are lost if the process dies: no sender has been told that they are
+stored. With ASYNC_FLUSH a group is written before it is dispatched and answered. Readers of a SYNC_FLUSH log see what
+was flushed; who looks further (replication) calls `write_buffered` first.
 """
 
 from maxq.runtime.interfaces import Disk, MappedRegion

@@ -40,10 +40,10 @@ class BatchConsumeQueue:
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.
-        numbered_to: numbering goes on here or further on: messages below it that have no unit are no longer in the log,
-            or damaged.
+        numbered_to: lower bound of the next queue offset: messages below it without a unit are no longer in the log, or
+            damaged.
         end_at_start, lives: see ConsumeQueue.
-        tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
+        tail: has no units; used for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
     """
 
     def __init__(self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int) -> None:
@@ -181,8 +181,9 @@ class BatchConsumeQueue:
         return found
 
     def cut(self, physical_offset: int, most: int | None) -> None:
-        """Keep good units whose record lies below `physical_offset`; recovery writes the others again. What the files
-        hold behind them is zeroed durably: a later start, whose log has grown, must not take it for units. Blocks.
+        """Keep good units whose record lies below `physical_offset`; recovery writes the others again. Bytes behind
+        them in the files are zeroed durably, because a later start, when the log has grown, must not read them as
+        units. Blocks.
 
         Args:
             most: unit number behind the last that can be good; None if nothing is known. Then only units in ascending

@@ -8,9 +8,9 @@ The queue's unit then holds, in place of the tags code, the *address* of the ext
 Long.MIN_VALUE. A unit never crosses files; where the next one does not fit with 4 bytes to spare, a short of -1 ends
 the file. Bit maps: maxq.filter.bloom_filter.
 
-Extensions are weakly reliable: one that cannot be read counts as "perhaps for everybody". What must never be read is a
-unit of an earlier life at an address given out again, so after a start writing goes on where the last known unit ends
-only if nothing lies behind it; else in a new file, behind all that there are. Files of another size than
+Extensions are weakly reliable: one that cannot be read counts as "perhaps for everybody". A unit from before the queue
+began anew must never be read at an address that is used again. So after a start writing continues where the last known
+unit ends only if nothing lies behind it; otherwise in a new file behind all others. Files of another size than
 mappedFileSizeConsumeQueueExt, of which a start with other settings knows nothing, are not read.
 
 Source:

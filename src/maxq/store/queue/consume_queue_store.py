@@ -246,8 +246,8 @@ class ConsumeQueueStore:
                 del self._numbered[topic]
 
     def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
-        """Empty one queue that was deleted and made again, whose first record is the one at `physical_offset`. Whoever
-        takes messages has numbered behind that record already, and goes on there.
+        """Empty one queue that was deleted and made again, whose first record is the one at `physical_offset`. A broker
+        that accepts messages has numbered behind that record already, and continues there.
 
         Raises:
             OSError: the files of the deleted queue could not be moved; nothing has changed.

@@ -1,9 +1,9 @@
 """A pull's filter on properties, applied to queue units: which of the next ones point to records that match.
 
 The properties are tested where they lie in the log. Records that lie far back may not be in memory; testing them would
-have the loop wait for the disk. So such units are taken in short steps, and a step whose records are not all there ends
-the examination: what has been found is the answer, or, if it is the first step, the caller has the pages brought in and
-asks again.
+have the loop wait for the disk. So such units are examined in short steps, and a step whose records are not all in
+memory ends the examination: the messages found so far are the answer. If it is the first step, the caller has the pages
+loaded and asks again.
 """
 
 from collections.abc import Callable

@@ -79,13 +79,13 @@ class MessageReader:
     """Serves all reads of one store.
 
     Attributes:
-        memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio
-            percent of it counts as being on disk.
-        damaged_units: queue units met whose record is not where they say.
+        memory_bytes: physical memory of the machine; messages further back than accessMessageInMemoryMaxRatio percent
+            of it count as being on disk.
+        damaged_units: number of queue units found that do not point to their record.
         may_lack_messages: messages that readers had before this start may be gone, by a loss of power, or because this
-            was the slave of a master that had more: who asks for what lies behind a queue's end goes on where the
-            queue ended at the start, for all that came since is new to it. So does a reader of a topic that was deleted
-            and made again: what it has read was of the topic before.
+            was the slave of a master that had more: who asks for what lies behind a queue's end goes on where the queue
+            ended at the start, for all that came since is new to it. So does a reader of a topic that was deleted and
+            made again, because it has read messages of the deleted topic.
     """
 
     def __init__(
@@ -565,8 +565,8 @@ def _place_by_time(
     there is none.
 
     An index whose record is damaged (its time is not above 0) has the time of the next one that can be read: it lies
-    within what is found for LOWER. Those behind the last that can be read have the time of that one for UPPER, and are
-    later than any time for LOWER: they lie within what is found for either.
+    within what is found for LOWER. For UPPER, messages behind the last readable one count as stored at its time; for
+    LOWER they count as later than any time. So both searches include them.
 
     Args:
         next_readable: returns for a damaged index and an end the first index between them that can be read, or the end.

@@ -14,9 +14,9 @@ the range reaches the end of its file it becomes a BLANK record. Writing it is s
 * the filler is durable before any queue refers to it; a crash in between leaves a damaged range, which the next start
   treats the same way.
 
-If the damaged record's header is whole (its body is what is wrong), topic, queue id and queue offset are kept in the
-filler, and its place in the queue is a unit that points there. Else the next good message of the queue shows the gap,
-and the gap's units point to that message (see consume_queue.py).
+If the damaged record's header is intact (only its body is damaged), topic, queue id and queue offset are kept in the
+filler, and a unit in the queue points to it. Else the next good message of the queue shows the gap, and the gap's units
+point to that message (see consume_queue.py).
 """
 
 from maxq.lazy_dataclass import dataclass
@@ -47,8 +47,9 @@ class DamagedRange:
     Attributes:
         file_from_offset: start offset of the file, which is its name.
         reason: why the first byte is not the start of a good record.
-        store_timestamp: of the record before the range: the filler takes it, so that store times stay in order.
-        place: of the message, if it is known.
+        store_timestamp: store time of the record before the range; the filler gets it, so that store times stay in
+            order.
+        place: place of the message in its queue, if it is known.
         record_before: physical offset of the last good record before the range; -1 if there is none or it is not known.
     """
 

@@ -4,9 +4,8 @@ The compiled scanner goes over each file in large steps. Where it stops at somet
 question is whether good records follow, in the same file or a later one: then the bytes between are damage in the
 middle and the log goes on behind them; else it is a torn tail and the log ends there.
 
-Topic and properties have no check sum (properties may: forceVerifyPropCRC). What a loss of power leaves of them can be
-told all the same, because a device writes whole sectors, and where a log was never written it is zeros: neither holds
-a sector of them.
+Topic and properties have no check sum (properties may: forceVerifyPropCRC). Damage by a loss of power can be recognized
+even so, because a device writes whole sectors, and unwritten parts of a log are zeros.
 """
 
 from array import array
@@ -50,7 +49,7 @@ class LogScan:
         last_record_offset: start of the last good record; -1 if there is none.
         last_store_timestamp: its store time; 0 if there is none.
         records, bytes_read: good records, and bytes looked at.
-        torn_reason: why the log ends where it does, if not at zeros.
+        torn_reason: why the log ends where it does, unless zeros follow.
     """
 
     end_offset: int = 0

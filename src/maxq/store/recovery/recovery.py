@@ -231,8 +231,8 @@ class Recovery:
     def _cut_queues(self, start: int) -> None:
         """Cut every queue before its first unit at or behind the log position `start`.
 
-        What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is
-        younger than `start`. When everything is built anew, it is written over what the files hold.
+        The inventory's numbers of units are trusted, because `_lacking` has compared them; units that it does not know
+        are younger than `start`. When everything is built anew, it is written over what the files hold.
         """
         inventory = self._inventory
         if start <= self._commit_log.min_offset:
@@ -406,8 +406,9 @@ class Recovery:
     # --- index ---
 
     def _index_start(self, end: int) -> int:
-        """Return the physical offset from which the index is rebuilt. With messageIndexEnable=false it stays as it is,
-        without what the log has lost: the start that continues it would not know that other records are there."""
+        """Return the physical offset from which the index is rebuilt. With messageIndexEnable=false the index stays as
+        it is, without entries of lost records: a later start that continues it would not know that other records have
+        taken their places."""
         if not self._context.config.message_index_enable:
             if self._index.files and self._index.files[-1].end_physical_offset >= end:
                 self._index.destroy()

@@ -7,7 +7,7 @@ ConsumeQueues' partition:
     above diskSpaceCleanForciblyRatio  files are deleted whatever their age (if cleanFileForciblyEnable)
     above diskMaxUsedSpaceRatio        files older than fileReservedTime are deleted
 
-What is old is so by a clock that is not believed when it jumps ahead (trusted_time.py). The log's first file goes at
+Ages are computed with a clock that is not trusted when it jumps ahead (trusted_time.py). The log's first file goes at
 any time if nothing of it is shown to anybody (hidden_messages.py).
 
 Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a

@@ -1,10 +1,10 @@
 """TrustedTime: the time by which things expire and are deleted.
 
-A clock can be years ahead for a moment, and what is deleted then is gone. So a wall clock that has jumped ahead, by
-more than a day, of what the monotonic clock says is not believed at once: for as long as fileReservedTime, time goes on
-as if it had not jumped, and a line in the log says so. Whoever looks has that long to put the clock right; nothing is
-deleted that was kept for less. A start compares with the newest file: a store that was down for longer than
-fileReservedTime keeps what it has for that long, too.
+A clock can be years ahead for a moment, and what is deleted then is gone. So a wall clock that has jumped more than a
+day ahead of the monotonic clock is not trusted at once: for fileReservedTime, time continues as if the clock had not
+jumped, and a line in the log says so. Whoever looks has that long to put the clock right; nothing is deleted that was
+kept for less. A start compares with the newest file: a store that was down for longer than fileReservedTime keeps what
+it has for that long, too.
 
 A clock that goes back is believed at once, for nothing expires by that. A full disk deletes whatever the time.
 """

@@ -84,8 +84,8 @@ def copy_of(message: MessageExt) -> tuple[Identity, int] | None:
     a property contains zeros: a loss of power tears unflushed data, properties have no check sum, and a torn copy is
     delivered again.
 
-    None, too, if a property holds zeros: a loss of power tears what was not flushed, properties have no check sum,
-    and what was delivered torn is delivered again.
+    Also None if a property contains zeros: a loss of power damages unflushed bytes, properties have no checksum, and a
+    message that was delivered with damage is delivered again.
     """
     if any("\0" in value for value in message.properties.values()):
         return None

@@ -59,7 +59,7 @@ class MovedMessages:
         self._slots[message.physical_offset] = message
 
     def slot_of(self, physical_offset: int) -> int | None:
-        """Return the slot, in ms, of a message that was moved; None if it was not, or is no longer there."""
+        """Return the slot, in ms, of a message that was moved; None if it was not moved, or is no longer there."""
         message = self._slots.get(physical_offset)
         return None if message is None else message.slot_ms
 

@@ -1,4 +1,4 @@
-"""The timer of a store that no broker uses, or that one uses just now: read from its files, which stay as they are.
+"""The timer of a store, whether or not a broker is using it, read from its files, which are not changed.
 
 What a broker that died left behind is put in order in memory, as the next start would do it (on a disk that only
 pretends to write).

@@ -1,15 +1,14 @@
-"""The file `config/timercheck`, 4096 bytes or more: how far the timer is (TimerCheckpoint.java).
+"""The file `config/timercheck`, 4096 bytes or more: the timer's progress (TimerCheckpoint.java).
 
-Bytes 0 … 55 are Java's (see protocol/body/timer_checkpoint.py). Behind them, where Java leaves everything as it is:
+Bytes 0 … 55 are Java's (see protocol/body/timer_checkpoint.py). Behind them, in bytes that Java does not change:
 
     64 i64  dedupe position: copies of messages delivered after this checkpoint lie at or behind it in the CommitLog
     72 i64  precision of the wheel, ms
-    80 i32  CRC-32 of bytes 0 … 79; wrong when a Java broker wrote the checkpoint last, and then what is MaxQ's counts
-            for nothing
-    96      as MaxQ's brokers tell each other: the log's end, messages in other slots than their records say
+    80 i32  CRC-32 of bytes 0 … 79; wrong if a Java broker wrote the checkpoint last: then MaxQ's fields are ignored
+    96      the part that MaxQ's brokers exchange: end of the log, messages in other slots than their records say
 
 At the end of the file, if other brokers have delivered from this wheel: pairs of i64 time, ms, and i64 position of the
-timer log (DeliveredSlots); then i32 how many, i32 CRC-32 of the pairs, "MXQD".
+timer log (DeliveredSlots); then i32 number of pairs, i32 CRC-32 of the pairs, "MXQD".
 """
 
 import struct

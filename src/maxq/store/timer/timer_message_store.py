@@ -103,10 +103,11 @@ class TimerMessageStore:
 
     Attributes:
         read_time_ms: everything due before was delivered.
-        topic: what is to be put into the wheel.
+        topic: reader of the messages to put into the wheel.
         pending: messages in the wheel; recalled ones do not count.
         master_queue_offset: how far the master of this slave has filled its wheel.
-        dedupe_position: copies of what was delivered since the last checkpoint lie behind it; None: nobody knows.
+        dedupe_position: physical offset behind which the copies of deliveries since the last checkpoint lie; None:
+            nobody knows.
         told_position: the same, as the broker said whose checkpoint was adopted last; −1: it did not.
         saved: the newest checkpoint on the disk.
         moved: messages in other slots than their own.
@@ -191,11 +192,11 @@ class TimerMessageStore:
         )  # fmt: skip
 
     def _change_precision(self, *, is_empty: bool) -> None:
-        """Begin a wheel of the precision that the settings say, because nothing waits: what was sent says in which slot
-        of the old precision it is due, and so do the markers that recall it.
+        """Make a new wheel with the precision of the settings, which is possible only while no message waits, because
+        messages and the markers that recall them name slots of the old precision.
 
         Raises:
-            StoreRefusedError: something waits, in the wheel or in the topic.
+            StoreRefusedError: a message waits, in the wheel or in the topic.
         """
         before, waiting = self.wheel.precision_ms, self.topic.taken_queue_offset - self.topic.queue_offset
         if not is_empty or waiting > 0:
@@ -342,8 +343,8 @@ class TimerMessageStore:
             self.moved.note_key(self.slot_of(record.out_ms), message_key(record), record.physical_offset)
 
     def _recalled_slot(self, record: TimerRecord) -> int | None:
-        """Return the slot of the moved message that a marker recalls; None if it recalls none, or is no marker. What
-        lies in the open slot is on its way out, or back to its own slot."""
+        """Return the slot of the moved message that a marker recalls; None if it recalls none, or is no marker. A
+        message in the open slot is being delivered, or moved back to its own slot."""
         if record.delete_key is None:
             return None
         slot_ms = self.moved.recalled_slot(self.slot_of(record.out_ms), recalled_keys(record))

@@ -84,7 +84,7 @@ class TimerWheel:
 
         Raises:
             StoreRefusedError: the file has another length.
-            FileNotFoundError: `read_only`, and there is none.
+            FileNotFoundError: the file does not exist although `read_only` was given.
             OSError: the disk refuses.
         """
         self.precision_ms = precision_ms

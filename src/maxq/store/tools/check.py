@@ -90,8 +90,8 @@ class StoreCheck:
     def run(self) -> CheckReport:
         """Read every file of the store once and return the findings. Never writes; damage is reported, not raised.
 
-        Beside a running broker everything is read a second time if there are faults, and only those are reported that
-        were there both times: half an entry, or a header without the entry just made, is no fault.
+        While a broker runs, everything is read a second time if there are faults, and only faults found both times are
+        reported: half an entry, or a header that lacks the newest entry, is no fault.
         """
         report = self._read_all()
         if report.faults and self._files.is_live:

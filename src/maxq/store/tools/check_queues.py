@@ -157,7 +157,7 @@ class QueueCheck:
         """Search again for units that were missing when the log was read: a running broker may have dispatched them
         meanwhile.
 
-        What is found now does not move `_confirmed_end`: by it those queues are judged too that were looked at before,
+        Records found now do not move `_confirmed_end`, because it is also used for queues that were examined before,
         when dispatch had not come so far.
         """
         now = self._files.look_again()

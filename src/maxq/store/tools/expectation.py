@@ -1,4 +1,4 @@
-"""What one record of the log must have left in queues and index.
+"""The units and index entries that one record of the log must have.
 
 A second, naive implementation of dispatch, so that each can be checked by the other (the first:
 store/dispatch/dispatch_cy.py).

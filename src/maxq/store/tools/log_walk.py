@@ -325,8 +325,7 @@ class LogWalk:
         """Return where the next entry of the log begins, at or behind a place where entries stop to follow each other;
         -1 if there is none in this file.
 
-        What a member has cut away may be there still, behind what was written since: the terms of such entries are
-        older.
+        Entries that a member has cut off may still be in the file, behind newer ones: their terms are older.
         """
         if not holds_data(self._regions[file.from_offset], position, len(view)):
             return -1

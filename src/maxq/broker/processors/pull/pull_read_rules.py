@@ -10,10 +10,10 @@
 with `slaveReadEnable`; without, everybody is sent to the master and a slave answers no pulls at all.
 
 A slave may lag, so an offset beyond its end says nothing about the reader. It never corrects one (`offsetCheckInSlave`
-makes it). Such a reader is sent to the master; it comes back here only if there is none, and then waits a moment for
-the bytes that are missing (AHEAD_WAIT_MS), where Java answers at once and is asked again at once, in a circle. So does
-a reader of a slave whose log is another than its master's: the master has other messages at these places, and a reader
-that had got those of the slave would pass over them.
+makes it). Such a reader is sent to the master. It comes back here only if there is no master, and then waits a moment
+for the missing bytes (AHEAD_WAIT_MS); Java answers at once, and the client asks again in a tight loop. A reader of a
+slave whose log differs from its master's is sent to the master, too: the master has other messages at these offsets,
+which a reader of the slave's messages would miss.
 
 Source:
     broker/processor/{PullMessageProcessor.composeResponseHeader,DefaultPullMessageResultHandler}.java.

@@ -1,4 +1,4 @@
-"""What a broker adds to a message's properties, and what it takes from them."""
+"""Properties that a broker adds to a message, and those that it removes."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Expressions of subscriptions in the broker: loading their parser ahead, and refusing what is none."""
+"""Expressions of subscriptions in the broker: loading their parser in advance, and refusing invalid ones."""
 
 import threading
 from contextlib import suppress

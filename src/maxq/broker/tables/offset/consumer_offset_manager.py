@@ -79,8 +79,8 @@ class ConsumerOffsetManager(PeriodicManager):
             others that it has lost.
         master_since: of a master: since when it is one, ms since 1970. No two times are the same.
         copied_master_since: of a slave: `master_since` of the master whose offsets it last asked for.
-        changes: when operators have last set or removed offsets (operator_changes.py). What another broker of the group
-            says of such a key counts only if it knows of that.
+        changes: when operators have last set or removed offsets (operator_changes.py). An offset of such a key from
+            another broker of the group counts only if that broker knows of the change.
     """
 
     def __init__(
@@ -254,7 +254,8 @@ class ConsumerOffsetManager(PeriodicManager):
         offset is returned all the same.
 
         Args:
-            can_be_told: tells, after the wait, whether the group can be told of it; if not, it goes on to wait.
+            can_be_told: returns, after the wait, whether the group can be told of the reset; if not, the reset
+                continues to wait.
 
         Returns:
             The offset; None if no reset waits any more, because another pull has taken it, or it cannot be told.
@@ -376,9 +377,9 @@ class ConsumerOffsetManager(PeriodicManager):
         unheard: Mapping[str, Collection[int]],
         queue_end: Callable[[str, int], int],
     ) -> None:
-        """Note at a slave those offsets taken from a page of another slave's table that clients committed there who had
-        not heard of the operators' last change: this slave tells its master the same of them, which may have a reset
-        waiting.
+        """Remember, on a slave, the offsets from a page of another slave's table that were committed by clients that
+        did not know of the operators' last change. This slave tells its master the same about them, because a reset may
+        be waiting there.
 
         Args:
             unheard: `UNHEARD` of the other slave's first page.
@@ -593,11 +594,12 @@ class ConsumerOffsetManager(PeriodicManager):
         self._forget_passed_resets()
 
     def _is_changed_since(self, key: str, known: OperatorChanges | None) -> bool:
-        """Have operators set or removed offsets of this key here, and who knows of `known` has not heard of it?"""
+        """Return whether operators have set or removed offsets of this key here, of which a broker that knows the
+        changes `known` has not heard."""
         return known is not None and self.changes.tells_more_of(key, known)
 
     def _has_missed_change(self, key: str, known: OperatorChanges | None) -> bool:
-        """Does `known` tell that operators have set or removed offsets of this key, and nobody here has heard of it?"""
+        """Return whether `known` has a change of this key by operators of which this broker has not heard."""
         return known is not None and known.tells_more_of(key, self.changes)
 
     # --- groups and topics --------------------------------------------------------------------------------------------
@@ -665,9 +667,9 @@ class ConsumerOffsetManager(PeriodicManager):
         self._remove(lambda keys: keys.of_topic(topic))
 
     def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
-        """Remove the offsets of topics that were deleted at physical offset `incarnation`. Those who have pulled from
-        them here may go on with their next pull, or commit, where they were, and the new topics may have as many
-        messages: they are told to go on at the beginning, and what they commit until then is passed over."""
+        """Remove the offsets of topics that were deleted at physical offset `incarnation`. Consumers that have pulled
+        from them may continue at their old offsets, which may exist in the new topics, too. They are told to continue
+        at the beginning, and their commits until then are ignored."""
         # this deletion was handled before: the offsets here belong to the new topics
         if incarnation <= self.deleted_up_to:
             return

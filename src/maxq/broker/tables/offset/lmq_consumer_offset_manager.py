@@ -110,7 +110,8 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         return moved + len(ahead)
 
     def _follows(self, key: str, offset: int, copied: OffsetTable | None) -> bool:
-        """Does the offset of another broker go on behind the one here, or is that one `copied` from there?"""
+        """Return whether another broker's offset is larger than the one here, or the one here was `copied` from that
+        broker."""
         own = self.lmq_offset_table.get(key, -1)
         return offset > own or (copied is not None and offset != own and copied.get(key, {}).get(0) == own)
 

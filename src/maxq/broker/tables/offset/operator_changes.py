@@ -1,9 +1,9 @@
 """OperatorChanges: when operators have last set (reset, clone) or removed consumer offsets.
 
-An offset that another broker of the group tells may be from before such a change: its copy of the table is older, or
-it was committed there while the master was away. So each change has a number, and what a broker says of a key counts
-only if it knows of the last change of that key. Numbers grow: they are the wall time in ms, or one more than the
-largest.
+An offset that another broker of the group tells may be from before such a change: its copy of the table is older, or it
+was committed there while the master was away. So each change has a number, and the offset that a broker reports for a
+key counts only if the broker knows of the last change of that key. Numbers grow: they are the wall time in ms, or one
+more than the largest.
 
     topic@group    its offsets were set
     @group         all offsets of the group were removed

@@ -72,7 +72,7 @@ class SlaveCommits(PeriodicManager):
         return {f"{topic}@{group}" for topic, group, _ in self._pending}
 
     def table(self) -> OffsetTable:
-        """Return what was committed here and the master has not been told."""
+        """Return the offsets that were committed here and that the master does not know yet."""
         return _table((place, offset) for place, (offset, _, _) in list(self._pending.items()))
 
     def note(
@@ -104,7 +104,7 @@ class SlaveCommits(PeriodicManager):
 
         Args:
             change: number of the operators' last change of these offsets. It counts unless another client has committed
-                here since, for that one may not have heard of the change.
+                here since, because that client may not know of the change.
         """
         place = topic, group, queue_id
         _, change, _ = self._pending.get(place, (0, change, 0))

@@ -1,10 +1,10 @@
 """LockHandOver: the lock of a global queue moves with it, so that two clients never consume it in order at once.
 
 A broker that leads a queue and knows no holder of its lock asks those that have led it, in the client's name, whether
-the client may have it (LOCK_BATCH_MQ): the holder may be at work, and may not have heard of the move. What they grant
-they are told to release again. One that cannot be asked has no say, as a broker that was restarted has forgotten all
-locks; nor has one that does not answer before the client gives up. A broker that does not lead a queue grants its lock
-to nobody else; the holder's stays until it is released or expires.
+the client may have it (LOCK_BATCH_MQ): the holder may be at work, and may not have heard of the move. Locks that they
+grant are released again. One that cannot be asked has no say, as a broker that was restarted has forgotten all locks;
+nor has one that does not answer before the client gives up. A broker that does not lead a queue grants its lock to
+nobody else; the holder's stays until it is released or expires.
 
 Java's brokers know nothing of this: the new leader grants the lock while its holder is at work.
 """

@@ -427,11 +427,11 @@ class StaticTopicGate:
     async def _reset_parts(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand, *, only_checks: bool
     ) -> RemotingCommand:
-        """Reset a group in all parts of a queue, the leader's last, which then tells the members. Those that pop find
-        the place in each part; those that pull go on in the first part in which the place is not the end: behind it
-        they have committed nothing. A part that ends before the place, and whose broker is away, is left out: what a
-        group has committed there counts for nothing beside the place. (Those that pop go on there when it is back.) So
-        is one that never had a message.
+        """Reset a group in all parts of a queue, the leader's last, which then tells the members. Groups that pop find
+        the offset in each part. Groups that pull continue in the first part in which the offset is not the end; they
+        have no commits behind it. A part that ends before the offset, and whose broker is away, is left out, because
+        commits there have no effect beside the new offset. (Groups that pop continue there when the broker is back.) So
+        is a part that never had a message.
 
         Args:
             only_checks: ask the parts whether they would do it, and change nothing.

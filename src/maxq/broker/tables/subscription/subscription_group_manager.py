@@ -119,9 +119,9 @@ class SubscriptionGroupManager(PersistentManager):
     def find_named_group(self, group: str, physical_offset: int) -> SubscriptionGroupConfig | None:
         """Return the group that the record of the log at this physical offset names; -1: it is not known where that is.
 
-        A broker that was a slave when it took the record may not have heard of the group before its master died: it
-        creates the group, whatever autoCreateSubscriptionGroup says, for an administrator may have made it; unless the
-        group is one of the `MOST_DELETED` that were deleted here last. Any other broker has all groups that were not
+        A broker that was a slave when it copied the record may not have heard of the group before its master died. It
+        creates the group even without autoCreateSubscriptionGroup, because an administrator may have created it, unless
+        the group is among the last `MOST_DELETED` that were deleted here. Any other broker has all groups that were not
         deleted.
         """
         if self.contains_subscription_group(group):

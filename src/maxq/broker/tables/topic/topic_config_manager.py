@@ -36,15 +36,15 @@ TopicChangeListener = Callable[[list[TopicConfig], list[str]], None]
 
 
 async def _nobody_else() -> None:
-    """Wait for nobody: of a table that no name server is told of."""
+    """Return at once: for a table that is not registered with name servers."""
 
 
 class TopicConfigManager(PersistentManager):
     """Topics by name. A config in the table is never changed, only replaced.
 
     Attributes:
-        row_json: what puts topics into bodies.
-        is_alone: there are no other brokers that an automatic topic could be missing on (standalone).
+        row_json: encodes topics for bodies.
+        is_alone: no other broker exists on which an automatically created topic could be missing (standalone).
     """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
@@ -87,7 +87,7 @@ class TopicConfigManager(PersistentManager):
                 another broker, or is in the log.
 
         Raises:
-            StoreRefusedError: the file is lost: some of them are no topics that this broker makes by itself.
+            StoreRefusedError: the file is lost, and some of the topics are not ones that this broker creates by itself.
             OSError: the disk refuses.
         """
         if not self.is_new:
@@ -117,7 +117,7 @@ class TopicConfigManager(PersistentManager):
             newest_ms: tells when the newest message was stored of a topic with so many queues.
 
         Raises:
-            OSError: the disk refuses. That it has no room is no reason: the topics are there, and are written later.
+            OSError: the disk refuses. A disk without room is ignored: the topics are in memory, and are written later.
         """
         heard_ms = self._heard_ms
         lacking = {

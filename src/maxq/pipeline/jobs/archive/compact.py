@@ -1,8 +1,8 @@
 """`archive compact`: many small files of one topic and day become few.
 
 The new files must have exactly the messages of the old ones (ranges, counts and checksums of every queue), and take
-their place in one version of the manifest. Then the old ones are removed: who is reading them just then has to begin
-again.
+their place in one version of the manifest. Then the old files are removed; a reader that uses them at that moment has
+to begin again.
 """
 
 from collections.abc import Iterable

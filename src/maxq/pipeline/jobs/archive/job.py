@@ -3,8 +3,8 @@
     archive_once(spark, ArchiveConfig("/archive", {"rocketmq.namesrv": "127.0.0.1:9876", "subscribe": "Orders"}))
     messages = read_archive(spark, "/archive")
 
-What is in the manifest is not read again (over the wire) or not written again (store files, streams). So a run may be
-repeated, a back-fill and a live tail may go on side by side, and both join without a duplicate.
+Messages in the manifest are not read again (over the wire), or not written again (store files, streams). So a run may
+be repeated, and a back-fill and a live stream may run side by side and meet without a duplicate.
 """
 
 import json
@@ -71,7 +71,7 @@ class FileForm:
 
 @dataclass(frozen=True)
 class ArchiveConfig:
-    """What is archived, and where to.
+    """Source, target and options of an archive.
 
     Attributes:
         path: the archive's folder; it may have other topics already.

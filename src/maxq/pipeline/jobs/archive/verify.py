@@ -1,9 +1,9 @@
 """`archive verify`: proof that an archive has every message that brokers have, each once and unharmed.
 
-1. Every file of the manifest is there, has its CRC-32, and its rows are those of its entry.
-2. No offset is in two files.
-3. Every offset between the ends that the brokers tell is in a file that passed. What is not is looked for on the
-   broker: a message there is a gap; none there (compaction topics) is named, too, and is no fault.
+1. Every file of the manifest is there, has its CRC-32, and its rows are those of its entry. 2. No offset is in two
+files. 3. Every offset between the ends that the brokers tell is in a file that passed. Missing offsets are looked for
+on the broker: if the broker has the message, the archive has a gap; if not (compaction topics), the offset is reported
+and is no fault.
 
 Without brokers the third part looks for holes between archived offsets only.
 """

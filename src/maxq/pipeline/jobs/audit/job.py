@@ -118,8 +118,7 @@ def audit(spark: SparkSession, stores: Sequence[StoreFiles], options: AuditOptio
 def audit_faults(spark: SparkSession, stores: Sequence[StoreFiles], options: AuditOptions) -> DataFrame:
     """Return the faults alone: store, file, position, kind, expected, found.
 
-    The logs are read now. What they say stays with Spark for as long as the session lives, or until its
-    `catalog.clearCache`.
+    The logs are read now. Their results stay cached in Spark until the session ends, or `catalog.clearCache` is called.
     """
     return _Audit(spark, stores, options).faults()
 

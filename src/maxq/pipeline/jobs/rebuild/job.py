@@ -91,11 +91,11 @@ class RebuildReport:
     """The result of a rebuild.
 
     Attributes:
-        folder: where it stands.
+        folder: the folder of the rebuilt files.
         kept_queues: queues without a message in the log, whose files were kept.
-        torn_tail: what follows the last record, if it is no zeros; a broker cuts it.
-        lost: messages of which the old ConsumeQueues have units behind the end of the log, as far as their newest files
-            tell: they are in no queue any more.
+        torn_tail: description of bytes behind the last record that are not zeros; a broker cuts them.
+        lost: messages of which the old ConsumeQueues had units behind the end of the log, as far as their newest files
+            show; they are in no queue any more.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""What one piece of the log leaves in ConsumeQueues and index, by the compiled Dispatcher of the broker itself.
+"""Units and index entries of one piece of the log, made by the compiled Dispatcher of the broker itself.
 
 A broker's Dispatcher writes into files that it takes one after the other. Here each piece is dispatched alone, maybe on
 another machine, so units go into memory, by queue, and index entries into one list in log order. A record says itself

@@ -1,4 +1,4 @@
-"""What tasks tell of their pieces, and whether the pieces fit together.
+"""Results of tasks about their pieces of the log, and the check that the pieces fit together.
 
 A queue's units come from many pieces. They are what a broker would have written if each piece's run of units begins
 where the run before it ended: then no record was in doubt, and a broker that dispatches the whole log puts every unit
@@ -93,7 +93,7 @@ class LogSummary:
         kept: queues of which the log has no record.
         batch_ends: how far queues of batches were numbered, as the last inventory has it.
         end_offset: physical offset behind the last record.
-        faults: why the units are not surely what a broker has, in words.
+        faults: reasons, in words, why a broker may have other units.
     """
 
     queues: dict[tuple[str, int], QueueBounds] = field(default_factory=dict)
