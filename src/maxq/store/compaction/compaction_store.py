@@ -120,11 +120,14 @@ class CompactionStore:
             else:
                 found.cut(queue.max_offset)
                 self._cut_lost(found, queue)
+            if found.position < self._positions.get(found.folders.name, -1):  # what comes again is to be compacted
+                self._positions[found.folders.name] = found.position
+                self._write_positions()
             self._logs[topic, queue_id] = found
         return found
 
     def _loaded(self, folders: QueueFolders) -> CompactionLog:
-        found = CompactionLog(self._context, folders, self._positions.get(f"{folders.topic}_{folders.queue_id}", -1))
+        found = CompactionLog(self._context, folders, self._positions.get(folders.name, -1))
         found.load(clean_exit=self._clean_exit)
         return found
 
@@ -132,7 +135,7 @@ class CompactionStore:
         """Return whether the files hold messages of a topic that was deleted since. A table of positions that was lost,
         or that Java wrote, does not name the incarnation: then the copies tell from where in the log they were
         taken."""
-        deleted_at, name = self._deletions.at(folders.topic), f"{folders.topic}_{folders.queue_id}"
+        deleted_at, name = self._deletions.at(folders.topic), folders.name
         incarnation = self._incarnations.get(name)
         if incarnation is not None or not deleted_at:
             return deleted_at > (incarnation or 0)
@@ -293,9 +296,19 @@ class CompactionStore:
             found, queue = self._logs.get(key), self._queues.find(*key)
             if found is not None and found.is_replacing:
                 await self._replace(found)
-            offset = self._came_back.pop(key)
+            offset = self._came_back[key]
             if found is not None and queue is not None and offset >= queue.min_offset(self._commit_log.min_offset):
-                found.copy_again(offset)
+                await self._take_again(found, offset)
+            if self._came_back[key] == offset:  # else an earlier message has come back meanwhile
+                del self._came_back[key]
+
+    async def _take_again(self, found: CompactionLog, offset: int) -> None:
+        """Copy the messages of a queue from `offset` on once more. The position of its last compaction is lowered
+        before that, on the disk as well: a start would take the new copies for compacted ones."""
+        if found.position >= offset:
+            self._positions[found.folders.name] = offset - 1
+            await self._context.jobs.run(self._write_positions, threads=TOOLS)
+        found.copy_again(offset)
 
     # --- what only the master has ---
 
@@ -396,7 +409,7 @@ class CompactionStore:
             began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)
             log_begins = self._commit_log.min_offset
             made = await self._context.jobs.run(found.rewrite, closed, log_begins, threads=TOOLS)
-            if self._are_copied_again(found, made.damaged):
+            if await self._are_copied_again(found, made.damaged):
                 return False
             found.begin(closed, made.replacement)
             after = await self._replace(found)
@@ -407,7 +420,7 @@ class CompactionStore:
         )  # fmt: skip
         return True
 
-    def _are_copied_again(self, found: CompactionLog, damaged: list[int]) -> bool:
+    async def _are_copied_again(self, found: CompactionLog, damaged: list[int]) -> bool:
         """Take damaged copies again from the log, and all behind them, if it has one of them whole. Otherwise the older
         message of the key stays."""
         topic, queue_id = found.folders.topic, found.folders.queue_id
@@ -416,7 +429,7 @@ class CompactionStore:
             if queue is not None and self._has_whole(queue, offset):
                 log.warning("%s-%d: the copy of message %d is damaged, and is taken again from the log",
                             topic, queue_id, offset)  # fmt: skip
-                found.copy_again(offset)
+                await self._take_again(found, offset)
                 return True
         return False
 
@@ -433,7 +446,7 @@ class CompactionStore:
         """Complete a replacement that has begun. Returns how many messages the new segments have."""
         fresh = await self._context.jobs.run(found.finish, threads=TOOLS)
         position = found.take_over(fresh)
-        self._positions[f"{found.folders.topic}_{found.folders.queue_id}"] = position
+        self._positions[found.folders.name] = position
         await self._context.jobs.run(self._write_positions, threads=TOOLS)
         await self._context.jobs.run(found.forget, threads=TOOLS)
         return sum(segment.count for segment in fresh)
@@ -472,7 +485,7 @@ class CompactionStore:
 
     def _destroy(self, found: CompactionLog) -> None:
         """Delete the files of a deleted topic; messages that follow belong to the new topic. Blocks."""
-        name = f"{found.folders.topic}_{found.folders.queue_id}"
+        name = found.folders.name
         found.destroy()
         self._positions.pop(name, None)
         self._incarnations[name] = self._deletions.at(found.folders.topic)

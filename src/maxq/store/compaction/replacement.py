@@ -33,6 +33,11 @@ class QueueFolders:
     queue_id: int
 
     @property
+    def name(self) -> str:
+        """Name of the queue in position-checkpoint."""
+        return f"{self.topic}_{self.queue_id}"
+
+    @property
     def log(self) -> PurePath:
         return self.root / "compactionLog" / self.topic / str(self.queue_id)
 
@@ -53,8 +58,7 @@ class QueueFolders:
 
 
 def folder_of(position: int) -> str:
-    """Returns the folder of the new segments of a replacement. A queue is compacted up to a given position only once,
-    so the position names it."""
+    """Returns the name of the folder of a replacement's new segments."""
     return f"{_COMPACTING}-{position}"
 
 

@@ -689,21 +689,80 @@ async def test_compaction_takes_a_damaged_copy_again_or_leaves_the_older_message
     put(store, "K", b"v2" * 20)
     fill(store, rounds=6)
     sent = kept(store)
-    (found,) = store.compaction._logs.values()
-    segment = found._segments[0]
-    unit = list(segment.units(0))[1]
-    record = segment.record(unit)
-    assert record is not None
     if not log_has_it:
         at = bytes(store.commit_log.files.files[0].view[:4_096]).find(b"v2v2")
         store.commit_log.files.files[0].view[at : at + 4] = b"XXXX"
-    segment._log.write(unit.position + bytes(record).find(b"v2v2"), memoryview(b"XXXX"))
+    damage_copy(store, 1, b"v2v2")
+    (found,) = store.compaction._logs.values()
     for _ in range(2):
         await compacted(store)
     assert found.position > 0
     wanted = sent[1] if log_has_it else sent[0]
     assert [row for row in kept(store) if row[1] == "K"] == [wanted]
     assert kept(store)[-3:] == sent[-3:]
+    store.close()
+
+
+def damage_copy(store: MessageStore, number: int, body: bytes) -> None:
+    """Overwrite some bytes of the body of the copy that stands at this place of the first segment."""
+    (found,) = store.compaction._logs.values()
+    segment = found._segments[0]
+    unit = list(segment.units(0))[number]
+    record = segment.record(unit)
+    assert record is not None
+    segment._log.write(unit.position + bytes(record).find(body), memoryview(b"XXXX"))
+
+
+@pytest.mark.parametrize("reason", ["damaged", "came back"])
+async def test_copies_that_are_taken_again_are_compacted_also_after_a_restart(tmp_path: Path, reason: str) -> None:
+    """They are behind the position of the last compaction then. A message that deletes its key would leave the older
+    value alone if its own record went before the copies are compacted."""
+    clock = TestClock()
+    settings = {"delete_commit_log_files_interval": 0}
+    store = compacting(tmp_path, clock, **settings)
+    put(store, "first", b"dd" * 20)
+    put(store, "gone", b"g1" * 20)
+    put(store, "gone", b"")
+    fill(store)
+    assert await compacted(store)
+    if reason == "damaged":
+        damage_copy(store, 0, b"dddd")
+        fill(store)
+        assert not await compacted(store)
+    else:
+        store.compaction.came_back("T", 0, 0)
+        await store.compaction._copy_again(("T", 0))
+    kept(store)
+    await store.shutdown()
+    store = compacting(tmp_path, clock, **settings)
+    fill(store)
+    assert await compacted(store)
+    await store.compaction._round()
+    await expire_all(store, clock)
+    fill(store)
+    assert await compacted(store)
+    assert [row for row in kept(store) if row[1] == "gone"] == []
+    assert [row[2] for row in kept(store) if row[1] == "first"] == [b"dd" * 20]
+    store.close()
+
+
+async def test_copies_whose_files_were_lost_are_compacted_also_after_a_second_restart(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store)
+    assert await compacted(store)
+    await store.shutdown()
+    for folder in ("compactionLog", "compactionCq"):
+        for path in (tmp_path / "compaction" / folder / "T/0").iterdir():
+            path.unlink()
+    for _ in range(2):
+        store = compacting(tmp_path)
+        assert kept(store) == sent
+        await store.shutdown()
+    store = compacting(tmp_path)
+    assert await compacted(store)
+    (found,) = store.compaction._logs.values()
+    closed = [row[1] for row in kept(store) if row[0] <= found.position]
+    assert sorted(closed) == sorted(set(closed))
     store.close()
 
 
