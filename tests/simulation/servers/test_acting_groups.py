@@ -3,6 +3,7 @@ and no consumer passes over a message that was acknowledged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
@@ -222,6 +223,21 @@ class Client:
         ext = {"topic": "T", "group": "G", "timestamp": "0", "offset": str(offset), "queueId": "0", "isForce": "true"}
         answer = await self.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def pull(self, broker: int, offset: int) -> RemotingCommand:
+        ext = {
+            **self.QUEUE, "queueOffset": str(offset), "maxMsgNums": "8", "sysFlag": "4", "commitOffset": "0",
+            "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+        }  # fmt: skip
+        return await self.ask(broker, RequestCode.PULL_MESSAGE, ext)
+
+    async def until_told_of_reset(self, broker: int, offset: int) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                with suppress(MaxQError):
+                    if (await self.pull(broker, offset)).code == ResponseCode.PULL_OFFSET_MOVED:
+                        return
+                await asyncio.sleep(0.01)
 
     async def committed(self, broker: int) -> int:
         answer = await self.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, self.QUEUE)
@@ -540,6 +556,47 @@ def test_a_reset_waits_on_when_another_slave_has_what_was_committed_at_one_by_wh
         assert await client.committed(0) == 2
         assert isinstance(master.running, BrokerController)
         assert master.running.offsets.has_offset_reset("T", "G", 0)
+
+    play(act)
+
+
+@pytest.mark.parametrize("how", ["at once", "late", "late, to a master that was started again"])
+def test_a_commit_at_a_slave_by_who_had_not_heard_of_a_reset_does_not_undo_it_after_a_pull_has_taken_it(
+    how: str,
+) -> None:
+    """A slave hands the commit over when the master is back and the group goes on from where it was reset to."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, _, two = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await client.commit(0, 6)
+        await asyncio.sleep(12)
+        await client.reset(0, 2)
+        await asyncio.sleep(12)
+        master.machine.kill()
+        await group.until_serves(1)
+        await client.commit(1, 7)
+        await asyncio.sleep(8)
+        if how != "at once":
+            two.machine.kill()
+        starting = asyncio.ensure_future(master.start())
+        await client.until_told_of_reset(0, 7)
+        await client.commit(0, 3)
+        await starting
+        await group.until_serves(0)
+        if "again" in how:
+            await asyncio.sleep(12)
+            assert await client.committed(0) == 3
+            await master.stop()
+            master.machine.kill()
+            await master.start()
+            await group.until_serves(0)
+        if how != "at once":
+            await two.start()
+        await asyncio.sleep(20)
+        assert await client.committed(0) == 3
 
     play(act)
 

@@ -167,6 +167,8 @@ class MasterApi:
             ext["maxqNotCopiedOf"] = str(commit.not_copied_of)
         if commit.change:
             ext["maxqOperatorChange"] = str(commit.change)
+        if commit.master_since:
+            ext["maxqMasterSince"] = str(commit.master_since)
         answer = await self._client.invoke(
             address, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext), _TIMEOUT_MS
         )

@@ -255,6 +255,46 @@ async def test_a_slave_hands_over_what_a_client_knew_of_a_reset_if_it_began_ther
     assert (commit.offset, commit.change) == (30, world.offsets.changes.of("T@G") if knows else 0)
 
 
+@pytest.mark.parametrize("enable_lmq", ["false", "true"])
+@pytest.mark.parametrize(
+    ("case", "left"),
+    [
+        ("not heard of it", 3),
+        ("of an earlier version", 3),
+        ("heard of it", 9),
+        ("of this master's time", 9),
+        ("by a client", 9),
+        ("after the group was removed", 9),
+    ],
+)
+async def test_a_commit_at_a_slave_that_is_older_than_a_reset_does_not_count_when_a_pull_has_taken_it(
+    case: str, left: int, enable_lmq: str
+) -> None:
+    """A reset that waited when the master was started again, which is started once more after the pull."""
+    world = world_with_group({"enableLmq": enable_lmq}, messages=17)
+    world.offsets.commit_offset("c", "G", "T", 0, 6)
+    world.offsets.assign_reset_offsets("T", "G", {0: 2})
+    change = world.offsets.changes.of("T@G")
+    world.offsets.persist()
+    world.offsets.load()
+    world.offsets.begin_as_master(1_700)
+    since = world.offsets.master_since
+    assert world.offsets.query_then_erase_reset_offset("T", "G", 0) == 2
+    world.offsets.commit_offset("c", "G", "T", 0, 3)
+    if "removed" in case:
+        world.offsets.remove_offset("G")
+    world.offsets.persist()
+    world.offsets.load()
+    told = {"maxqIfAhead": "true", "maxqReadAt": "800", "lo": "false", "maxqMasterSince": str(since - 1)} | {
+        "of an earlier version": {"maxqMasterSince": "0"},
+        "heard of it": {"maxqOperatorChange": str(change)},
+        "of this master's time": {"maxqMasterSince": str(since)},
+    }.get(case, {})
+    told = {"maxqIfAhead": "true"} if case == "by a client" else told
+    assert (await world.call(15, {**PLACE, "commitOffset": "9", **told})).code == 0
+    assert world.offsets.query_offset("G", "T", 0) == left
+
+
 async def test_a_slave_that_acts_may_lack_what_another_one_hands_over() -> None:
     world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"})
     ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1000", "lo": "false"}
@@ -269,10 +309,12 @@ async def test_what_a_slave_says_of_a_commit_goes_on_to_the_master_by_way_of_the
     world = world_with_group({"brokerRole": "SLAVE", "brokerId": "1"}, messages=20 if is_copied else 0)
     world.offsets.note_master({"masterSince": 90})
     ext = {**PLACE, "commitOffset": "15", "maxqIfAhead": "true", "maxqReadAt": "1400", "lo": "false"}
-    assert (await world.call(15, {**ext, "maxqOperatorChange": "5", "maxqNotCopiedOf": "70"})).code == 0
-    assert list(world.offsets.slave_commits.ahead_of({})) == [SlaveCommit("T", "G", 0, 15, 5, 70)]
+    told = {"maxqOperatorChange": "5", "maxqNotCopiedOf": "70", "maxqMasterSince": "80"}
+    assert (await world.call(15, {**ext, **told})).code == 0
+    assert list(world.offsets.slave_commits.ahead_of({})) == [SlaveCommit("T", "G", 0, 15, 5, 70, 80)]
     assert (await world.call(15, {**ext, "commitOffset": "16"})).code == 0
-    assert list(world.offsets.slave_commits.ahead_of({})) == [SlaveCommit("T", "G", 0, 16, 5, 0 if is_copied else 90)]
+    second = SlaveCommit("T", "G", 0, 16, 5, 0 if is_copied else 90, 90)
+    assert list(world.offsets.slave_commits.ahead_of({})) == [second]
 
 
 def lock_body(client_id: str) -> dict[str, object]:

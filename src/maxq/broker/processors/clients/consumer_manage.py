@@ -92,12 +92,13 @@ class ConsumerManageProcessor(RequestProcessor):
         messages. With maxqNotCopiedOf the slave says that it did not have them when the client committed, and since
         when (ms) the master is one at which they were read: if that is this one, it has not lost them. With
         maxqOperatorChange it names the operator's change of which the client knew: if that is the reset that waits, the
-        reset has ended there. A member of a new group says with maxqIfNone where the group begins, unless another
-        member has said so before; the answer comes when that is on the disk. Of a part of a static topic (lo=false, and
-        not from a slave) the leader has looked whether a reset waits for the group's members: one that is left in this
-        part ends with the commit. A negative offset there says that the group has gone back to an earlier part; with
-        maxqGoesBack that is noted also if it has committed nothing here. A master takes no commit behind the end of its
-        queue: messages that come later are new to the group."""
+        reset has ended there. With maxqMasterSince it says of which master's offsets it had a copy: of a reset that
+        waited when a later one became the master the client had not heard. A member of a new group says with maxqIfNone
+        where the group begins, unless another member has said so before; the answer comes when that is on the disk. Of
+        a part of a static topic (lo=false, and not from a slave) the leader has looked whether a reset waits for the
+        group's members: one that is left in this part ends with the commit. A negative offset there says that the group
+        has gone back to an earlier part; with maxqGoesBack that is noted also if it has committed nothing here. A
+        master takes no commit behind the end of its queue: messages that come later are new to the group."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -140,6 +141,11 @@ class ConsumerManageProcessor(RequestProcessor):
                 offset,
             )
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+        since = fields.opt_long("maxqMasterSince") or 0
+        if read_at is not None and self._offsets.is_before_reset(group, topic, queue_id, change, since):
+            log.info("group %s, %s queue %d: commit of %d at a slave ignored, because it is older than a reset",
+                     group, topic, queue_id, offset)  # fmt: skip
+            return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
         if self._is_of_deleted_topic(topic, queue_id, offset, read_at):
             log.info("group %s, %s queue %d: commit of %d ignored, the topic was deleted and created again",
                      group, topic, queue_id, offset)  # fmt: skip
@@ -164,6 +170,7 @@ class ConsumerManageProcessor(RequestProcessor):
             self._offsets.slave_commits.note(
                 group, topic, queue_id, offset, connection.remote_address, change=change,
                 not_copied_of=not_copied_of or (0 if is_copied else self._offsets.copied_master_since),
+                master_since=since or self._offsets.copied_master_since,
             )  # fmt: skip
         return self._begun(request) if begins else request.reply()
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from maxq.broker.identity.role import SLAVE
 from maxq.broker.tables.offset.offset_table import (
@@ -52,6 +52,21 @@ MASTER_SINCE: Final = "masterSince"
 
 _HAS_ACTED: Final = "hasActed"
 _RESETS: Final = "resets"
+_RESETS_AT_START: Final = "resetsAtStart"
+
+_Value = TypeVar("_Value")
+
+
+class _ResetAtStart(NamedTuple):
+    """An operator's reset of a queue that waited for the group when this broker became the master."""
+
+    change: int  # number of the operators' last change of the offset
+    master_since: int  # ConsumerOffsetManager.master_since from then on
+
+    @classmethod
+    def from_json(cls, value: Any) -> "_ResetAtStart":
+        change, master_since = value
+        return cls(int(change), int(master_since))
 
 
 class ConsumerOffsetManager(PeriodicManager):
@@ -100,6 +115,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self._reset_offset_table: OffsetTable = {}
         # key and queue id of resets that must not be in the file when it is written next → offset
         self._ending: dict[tuple[str, int], int] = {}
+        # by `topic@group` and queue id; they stay when a pull has taken the reset
+        self._resets_at_start: dict[str, dict[int, _ResetAtStart]] = {}
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
         self._keys, self._pull_keys = KeyIndex(), KeyIndex()
         self.deleted_up_to = 0
@@ -227,6 +244,16 @@ class ConsumerOffsetManager(PeriodicManager):
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
         """Return whether a reset waits for the next pull of this queue."""
         return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())
+
+    def is_before_reset(self, group: str, topic: str, queue_id: int, change: int, master_since: int) -> bool:
+        """Return whether a commit that a slave hands over is older than an operator's reset of which no client had
+        heard when this broker became the master, also if a pull has taken the reset since.
+
+        Args:
+            change, master_since: as SlaveCommit has them.
+        """
+        reset = self._resets_at_start.get(f"{topic}@{group}", {}).get(queue_id)
+        return reset is not None and change < reset.change and master_since < reset.master_since
 
     def end_known_reset(self, topic: str, group: str, queue_id: int, change: int) -> None:
         """End the reset that waits for the next pull of this queue if an operator has set the offset and `change` is
@@ -396,8 +423,9 @@ class ConsumerOffsetManager(PeriodicManager):
                 if offset == theirs[key].get(queue_id):
                     is_copied = offset <= queue_end(topic, queue_id)
                     self.slave_commits.note(
-                        group, topic, queue_id, offset, not_copied_of=0 if is_copied else self.copied_master_since
-                    )
+                        group, topic, queue_id, offset, not_copied_of=0 if is_copied else self.copied_master_since,
+                        master_since=self.copied_master_since,
+                    )  # fmt: skip
 
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
         """Return the commits of clients here that the master lacks.
@@ -419,6 +447,10 @@ class ConsumerOffsetManager(PeriodicManager):
         """Note that this broker becomes the master now, and where its log ends, in bytes."""
         self.master_from = log_end
         self.master_since = max(self._clock.wall_ms(), self.master_since + 1, UNKNOWN_MASTER + 1)
+        for key, resets in self._reset_offset_table.items():
+            reset = _ResetAtStart(self.changes.of(key), self.master_since)
+            self._resets_at_start.setdefault(key, {}).update(dict.fromkeys(resets, reset))
+            self._is_dirty = True
 
     def take_from_master(self, page: dict[str, Any]) -> None:
         """Replace offsets of this table by those of a page of the master's. Offsets that only this table has stay, and
@@ -659,8 +691,12 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def _forget_group(self, group: str) -> None:
         self._remove(lambda keys: keys.of_group(group))
-        for key in [key for key in self._reset_offset_table if split_key(key)[1] == group]:
-            del self._reset_offset_table[key]
+        for key in [key for key in (*self._reset_offset_table, *self._resets_at_start) if split_key(key)[1] == group]:
+            self._forget_resets(key)
+
+    def _forget_resets(self, key: str) -> None:
+        self._reset_offset_table.pop(key, None)
+        self._resets_at_start.pop(key, None)
 
     def clean_offset_by_topic(self, topic: str) -> None:
         """Remove the offsets of all groups for a topic."""
@@ -729,7 +765,7 @@ class ConsumerOffsetManager(PeriodicManager):
                 index.remove(key)
                 if table is self.offset_table:
                     self._places.count_gone()
-                self._reset_offset_table.pop(key, None)
+                self._forget_resets(key)
         self._on_commit()
 
     # --- the file -----------------------------------------------------------------------------------------------------
@@ -819,9 +855,10 @@ class ConsumerOffsetManager(PeriodicManager):
             **marks,
         }
 
-    def _kept_resets(self) -> dict[str, dict[str, int]]:
+    def _kept_resets(self) -> dict[str, dict[str, Any]]:
         """Return the resets that no pull has taken, except those of groups that have lost their offsets with a topic:
-        who comes later begins as a new one does. Call it when the rows are copied, which may then be older."""
+        who comes later begins as a new one does; and those that waited when this broker became the master. Call it when
+        the rows are copied, which may then be older."""
         resets = {key: dict(table) for key, table in list(self._reset_offset_table.items())}
         kept = {
             f"{queue_id}@{key}": offset
@@ -830,12 +867,18 @@ class ConsumerOffsetManager(PeriodicManager):
             for queue_id, offset in table.items()
             if self._ending.get((key, queue_id)) != offset
         }
-        return {_RESETS: kept} if kept else {}
+        at_start = {
+            f"{queue_id}@{key}": list(reset)
+            for key, table in list(self._resets_at_start.items())
+            for queue_id, reset in table.items()
+        }
+        return ({_RESETS: kept} if kept else {}) | ({_RESETS_AT_START: at_start} if at_start else {})
 
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
         takes_resets = self._settings.store.broker_role != SLAVE and self._settings.broker.use_server_side_reset_offset
-        self._reset_offset_table = _read_resets(value) if takes_resets else {}
+        self._reset_offset_table = _read_resets(value, _RESETS, int) if takes_resets else {}
+        self._resets_at_start = _read_resets(value, _RESETS_AT_START, _ResetAtStart.from_json)
         self._keys = KeyIndex(self.offset_table)
         self._places = PageMarks()
         up_to = _deleted_up_to(value)
@@ -854,17 +897,15 @@ def tells_of_acting(value: Mapping[str, Any]) -> bool:
     return value.get(_HAS_ACTED) is True
 
 
-def _read_resets(value: dict[str, Any]) -> OffsetTable:
-    """Read the resets that no pull had taken when a table was stored, by `queue@topic@group`."""
-    table: OffsetTable = {}
-    for name, offset in object_member(value, _RESETS).items():
+def _read_resets(value: dict[str, Any], member: str, read: Callable[[Any], _Value]) -> dict[str, dict[int, _Value]]:
+    """Read what a member of a stored table says of resets, by `queue@topic@group`."""
+    table: dict[str, dict[int, _Value]] = {}
+    for name, reset in object_member(value, member).items():
         queue_id, _, key = name.partition("@")
         try:
-            table.setdefault(key, {})[int(queue_id)] = int(offset)
+            table.setdefault(key, {})[int(queue_id)] = read(reset)
         except (TypeError, ValueError):
-            raise RemoteProtocolError(
-                f"{_RESETS} are numbers by queue@topic@group, not {name}: {offset!r:.80}"
-            ) from None
+            raise RemoteProtocolError(f"{member} are numbers by queue@topic@group, not {name}: {reset!r:.80}") from None
     return table
 
 

@@ -132,7 +132,7 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         for key in keys:
             del self.lmq_offset_table[key]
             self._places.count_gone()
-            self._reset_offset_table.pop(key, None)
+            self._forget_resets(key)
 
     def head(self) -> dict[str, Any]:
         return {**super().head(), "lmqOffsetTable": {}}

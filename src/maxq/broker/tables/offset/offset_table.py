@@ -118,7 +118,7 @@ def flat_row(key: str, offset: int) -> bytes:
 
 def offset_file(value: Mapping[str, Any]) -> bytes:
     """Return the text of consumerOffset.json: the version, truth values, and tables whose rows are numbers by queue id,
-    a number, or names.
+    a number, or a list of names or numbers.
 
     It is made every few seconds in a thread, beside a loop that wants the interpreter: row by row, so that no step
     keeps it for long.
@@ -132,15 +132,17 @@ def offset_file(value: Mapping[str, Any]) -> bytes:
     return "".join(("{\n", ",\n".join(members), "\n}")).encode(errors="replace")
 
 
-def _pretty_table(name: str, table: Mapping[str, dict[int, int] | list[str] | int]) -> str:
+def _pretty_table(name: str, table: Mapping[str, dict[int, int] | list[str | int] | int]) -> str:
     rows = ",\n\t\t".join(f"{encode_basestring(key)}:{_row(row)}" for key, row in table.items())
     return f'\t"{name}":{{\n\t\t{rows}\n\t}}' if rows else f'\t"{name}":{{}}'
 
 
-def _row(row: dict[int, int] | list[str] | int) -> str:
+def _row(row: dict[int, int] | list[str | int] | int) -> str:
     if isinstance(row, dict):
         return f"{{{','.join([f'{queue_id}:{offset}' for queue_id, offset in row.items()])}}}"
-    return f"[{','.join(map(encode_basestring, row))}]" if isinstance(row, list) else str(row)
+    if isinstance(row, list):
+        return f"[{','.join([encode_basestring(one) if isinstance(one, str) else str(one) for one in row])}]"
+    return str(row)
 
 
 def keys_on(page: Mapping[str, Any]) -> set[str]:

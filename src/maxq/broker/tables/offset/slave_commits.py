@@ -14,6 +14,10 @@ the number of the operator's change (operator_changes.py) that the copied offset
 
 A client may have read at the master what had not been copied when it committed here. If the master loses that with its
 power, it gives the places to other messages. So such a commit says since when the master at which that was read is one.
+
+A commit may come to the master after a pull has taken the reset of which its client had not heard, from a slave that
+was away, for instance. So each commit says of which master's offsets this slave had a copy then: of a reset that waited
+when a later one became the master no client had heard.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,8 +32,9 @@ from maxq.runtime.interfaces import Disk
 FILE_NAME: Final = "slaveCommits.json"
 _CHANGES: Final = "operatorChanges"  # by topic@group and queue id
 _NOT_COPIED: Final = "notCopied"  # SlaveCommit.not_copied_of by topic@group and queue id
+_MASTERS: Final = "masters"  # SlaveCommit.master_since by topic@group and queue id
 
-#: `not_copied_of` of a commit that was made before the master has told since when it is one.
+#: `not_copied_of` and `master_since` of a commit that was made before the master has told since when it is one.
 UNKNOWN_MASTER: Final = 1
 
 
@@ -44,6 +49,7 @@ class SlaveCommit(NamedTuple):
     not_copied_of: int = (
         0  # 0: this slave had all messages before the offset; otherwise ms since which the master was one
     )
+    master_since: int = 0  # ms since which the master was one whose offsets this slave had copied; 0: not known
 
 
 class _Reader(NamedTuple):
@@ -61,7 +67,7 @@ class SlaveCommits(PeriodicManager):
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
-        self._pending: dict[_Place, tuple[int, int, int]] = {}  # offset, change, not_copied_of
+        self._pending: dict[_Place, SlaveCommit] = {}
         self._readers: dict[_Place, _Reader] = {}  # readers of queues whose offset an operator has set
 
     def __len__(self) -> int:
@@ -73,7 +79,7 @@ class SlaveCommits(PeriodicManager):
 
     def table(self) -> OffsetTable:
         """Return the offsets that were committed here and that the master does not know yet."""
-        return _table((place, offset) for place, (offset, _, _) in list(self._pending.items()))
+        return _table((place, commit.offset) for place, commit in list(self._pending.items()))
 
     def note(
         self,
@@ -85,17 +91,20 @@ class SlaveCommits(PeriodicManager):
         *,
         change: int = 0,
         not_copied_of: int = 0,
+        master_since: int = 0,
     ) -> None:
         """Note the commit of the client at `client_host`; or of one of another slave, which hands it over with
-        `change`, or from which it is copied. The newest one counts, even if it is smaller. `change` and
-        `not_copied_of`: as SlaveCommit has them."""
+        `change`, or from which it is copied. The newest one counts, even if it is smaller. `change`, `not_copied_of`
+        and `master_since`: as SlaveCommit has them."""
         place = topic, group, queue_id
-        _, known, _ = self._pending.get(place, (0, 0, 0))
-        change = max(change, known)
+        known = self._pending.get(place)
+        if known is not None:
+            change = max(change, known.change)
         reader = self._readers.get(place)
         if reader is not None and reader.host == client_host:
             change = max(change, reader.change)
-        if self._pending.get(place) != (commit := (offset, change, not_copied_of)):
+        commit = SlaveCommit(topic, group, queue_id, offset, change, not_copied_of, master_since)
+        if commit != known:
             self._pending[place] = commit
             self._is_dirty = True
 
@@ -107,8 +116,8 @@ class SlaveCommits(PeriodicManager):
                 here since, because that client may not know of the change.
         """
         place = topic, group, queue_id
-        _, change, _ = self._pending.get(place, (0, change, 0))
-        self._readers[place] = _Reader(client_host, change)
+        commit = self._pending.get(place)
+        self._readers[place] = _Reader(client_host, change if commit is None else commit.change)
 
     def queues_before(self, change_of: Callable[[str], int]) -> dict[str, list[int]]:
         """Return by `topic@group` the queues of which the last commit here is of a client that was not told of the
@@ -118,23 +127,22 @@ class SlaveCommits(PeriodicManager):
             change_of: number of the last change of a key; 0: there is none.
         """
         found: dict[str, list[int]] = {}
-        for (topic, group, queue_id), (_, change, _) in self._pending.items():
-            if change < change_of(key := f"{topic}@{group}"):
-                found.setdefault(key, []).append(queue_id)
+        for commit in self._pending.values():
+            if commit.change < change_of(key := f"{commit.topic}@{commit.group}"):
+                found.setdefault(key, []).append(commit.queue_id)
         return found
 
     def drop(self, commit: SlaveCommit) -> None:
         """Remove a commit that the master has accepted or refused. A newer one for the queue stays."""
         place = commit.topic, commit.group, commit.queue_id
-        if self._pending.get(place) == (commit.offset, commit.change, commit.not_copied_of):
+        if self._pending.get(place) == commit:
             del self._pending[place]
             self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
         """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are removed."""
-        for (topic, group, queue_id), (offset, change, not_copied_of) in list(self._pending.items()):
-            commit = SlaveCommit(topic, group, queue_id, offset, change, not_copied_of)
-            if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
+        for commit in list(self._pending.values()):
+            if masters.get(f"{commit.topic}@{commit.group}", {}).get(commit.queue_id, -1) >= commit.offset:
                 self.drop(commit)
             else:
                 yield commit
@@ -164,22 +172,22 @@ class SlaveCommits(PeriodicManager):
     def to_json(self) -> dict[str, Any]:
         pending = list(self._pending.items())
         more = {
-            _CHANGES: _table((place, change) for place, (_, change, _) in pending if change),
-            _NOT_COPIED: _table((place, master) for place, (_, _, master) in pending if master),
+            _CHANGES: _table((place, commit.change) for place, commit in pending if commit.change),
+            _NOT_COPIED: _table((place, commit.not_copied_of) for place, commit in pending if commit.not_copied_of),
+            _MASTERS: _table((place, commit.master_since) for place, commit in pending if commit.master_since),
         }
         return {
-            "offsetTable": _table((place, offset) for place, (offset, _, _) in pending),
+            "offsetTable": _table((place, commit.offset) for place, commit in pending),
             **{name: table for name, table in more.items() if table},
         }
 
     def from_json(self, value: dict[str, Any]) -> None:
-        changes = read_offset_table({"offsetTable": value.get(_CHANGES) or {}})
-        not_copied = read_offset_table({"offsetTable": value.get(_NOT_COPIED) or {}})
+        tables = [
+            read_offset_table({"offsetTable": value.get(name) or {}}) for name in (_CHANGES, _NOT_COPIED, _MASTERS)
+        ]
         self._pending = {
-            (*split_key(key), queue_id): (
-                offset,
-                changes.get(key, {}).get(queue_id, 0),
-                not_copied.get(key, {}).get(queue_id, 0),
+            (*split_key(key), queue_id): SlaveCommit(
+                *split_key(key), queue_id, offset, *(table.get(key, {}).get(queue_id, 0) for table in tables)
             )
             for key, row in read_offset_table(value).items()
             if split_key(key)[1] not in OWN_GROUPS  # an earlier version took such commits, and no master does now

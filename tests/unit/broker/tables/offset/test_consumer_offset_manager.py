@@ -16,6 +16,7 @@ from maxq.broker.tables.offset.lmq_consumer_offset_manager import (
 )
 from maxq.broker.tables.offset.offset_table import keys_on
 from maxq.broker.tables.offset.operator_changes import MOST, OperatorChanges
+from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.json import json_dialect
@@ -762,7 +763,7 @@ def test_what_clients_committed_here_outlives_the_masters_smaller_offsets() -> N
     offsets.take_from_master(masters)
     assert offsets.query_offsets("G", "T") == {0: 8, 1: 5, 2: 5}
     ahead = offsets.ahead_of_master({"T@G": {0: 5, 1: 5, 2: 5}})
-    assert [tuple(commit) for commit in ahead] == [("T", "G", 0, 8, 0, 0)]
+    assert ahead == [SlaveCommit("T", "G", 0, 8)]
 
 
 def test_the_version_a_group_goes_on_with_is_kept() -> None:
