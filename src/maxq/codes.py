@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a frame asks for (RequestCode.java)."""
+    """The kind of a request (RequestCode.java)."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

@@ -93,7 +93,7 @@ class ReplicationGapError(StoreError):
 
 
 class ReplicationDamageError(StoreError):
-    """A master's bytes from `physical_offset` on are no records."""
+    """A master's bytes from `physical_offset` on are not records."""
 
     def __init__(self, message: str, *, physical_offset: int) -> None:
         super().__init__(message)
@@ -283,7 +283,7 @@ class DataLossError(PipelineError):
     """Messages that were to be read are gone, and `failOnDataLoss` is true.
 
     Attributes:
-        queue: topic/broker/queue; of a store's files that are no records: file and place.
+        queue: topic/broker/queue; of a store's files that are not records: file and place.
         wanted: offset that was asked for; None: it is not known.
         available: first and one past the last offset that are there; None: it is not known.
         end: one past the last offset that is lost; None: it is not known how many are.

@@ -78,7 +78,7 @@ class StandaloneServer:
 
     Raises:
         ConfigError: a setting is wrong.
-        AddressRefusedError: `host` is no address of this machine.
+        AddressRefusedError: `host` is not an address of this machine.
     """
 
     def __init__(
@@ -379,7 +379,7 @@ def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
     Below the range from which the kernel gives ports to outgoing connections, so that none of those takes it meanwhile.
 
     Raises:
-        OSError: `host` is no address of this machine.
+        OSError: `host` is not an address of this machine.
     """
     low, high = _PORTS
     while True:

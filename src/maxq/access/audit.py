@@ -1,8 +1,8 @@
-"""What access control writes down: refusals, and what became of requests that change something; a request is one line.
+"""The audit log of access control: refusals, and the outcomes of requests that change data; one line for each request.
 
 The log is `maxq.audit`. A client that is refused again and again gets one line an interval, with the number of refusals
-since the last; one that makes up a name for each request is one client, and of too many addresses one line tells. What
-a client sends of itself (its access key) is printed quoted and cut; secrets and signatures never.
+since the last; one that makes up a name for each request is one client, and of too many addresses one line tells. Text
+that a client sends about itself (its access key) is quoted and shortened; secrets and signatures are never printed.
 
 Source:
     auth/authentication/provider/DefaultAuthenticationProvider.java (doAuditLog), and the same of authorization.

@@ -180,7 +180,7 @@ class PlainAclFiles:
             file: one that is read already; empty: plain_acl.yml.
 
         Raises:
-            ConfigError: no such file, or an address is none.
+            ConfigError: the file does not exist, or an address is invalid.
         """
         for address in addresses:
             address_pattern(address)

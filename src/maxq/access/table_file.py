@@ -73,7 +73,7 @@ def decode_tables(data: bytes, tables: AccessTables) -> None:
     """Fill the tables from a file's content.
 
     Raises:
-        RemoteProtocolError: it is no such file.
+        RemoteProtocolError: it is not such a file.
     """
     value: Any = json_dialect.loads(data)
     if not isinstance(value, dict) or not isinstance(value.get("users"), list):

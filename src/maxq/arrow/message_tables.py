@@ -63,7 +63,7 @@ def stream_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the schema of a table and its batches.
 
     Raises:
-        PipelineError: it is no table, or Arrow has no type for what a column holds.
+        PipelineError: it is not a table, or Arrow has no type for the values of a column.
     """
     if isinstance(data, pa.RecordBatch):
         return data.schema, iter([data])
@@ -107,7 +107,7 @@ def column_names(schema: pa.Schema, *, has_topic: bool) -> dict[str, str]:
 
 
 def _own_name(given: str) -> str:
-    """Return the name that a column has here. Raises PipelineError if it is none of a message that is sent."""
+    """Return the name that a column has here. Raises PipelineError if messages that are sent have no such column."""
     name = _SPELLED.get(given.lower())
     if name is not None:
         return name

@@ -78,8 +78,8 @@ class RowEncoder:
         with_digest: see `digest`.
 
     Attributes:
-        digest: of all rows, whatever their order and however they are divided: of what they say, not of unique keys.
-            0 without `with_digest`.
+        digest: digest of the contents of all rows without their unique keys, independent of their order and division. 0
+            without `with_digest`.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class RowEncoder:
 
 def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
     """Yield the body and the properties of each message of a batch body that this encoder made; bytes of properties
-    that are no UTF-8 are replaced, as every reader does."""
+    that are not UTF-8 are replaced, as every reader does."""
     at = 0
     while at < len(body):
         (size,) = _INT.unpack_from(body, at)

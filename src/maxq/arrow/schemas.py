@@ -72,7 +72,7 @@ def message_columns(text: str | None) -> tuple[str, ...]:
         text: a comma list, upper and lower case alike.
 
     Raises:
-        ConfigError: a name that is no column, or one named twice.
+        ConfigError: a name that is not a column, or one named twice.
     """
     if text is None or not text.strip():
         return tuple(MESSAGE_COLUMNS)
@@ -83,7 +83,7 @@ def checked_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of these names, upper and lower case alike, in their order.
 
     Raises:
-        ConfigError: a name that is no column, or one named twice.
+        ConfigError: a name that is not a column, or one named twice.
     """
     spelled = {name.lower(): name for name in _TYPES}
     found: list[str] = []

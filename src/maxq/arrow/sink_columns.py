@@ -197,7 +197,7 @@ def pair_maps(lists: Any, column: str, what: str) -> Any:
         column, what: its name, and what a pair is called, for errors.
 
     Raises:
-        PipelineError: a pair is null, has no key, or has a value that is no UTF-8.
+        PipelineError: a pair is null, has no key, or has a value that is not UTF-8.
     """
     lists = lists.cast(pa.list_(lists.type.value_type))
     pairs = lists.flatten()

@@ -30,7 +30,7 @@ _SHORTEST: Final = 7  # fewest characters of an access key or a secret
 
 
 class Permission(IntFlag):
-    """What an account may do with a topic or group. DENY is stronger than anything beside it."""
+    """The actions that an account may perform on a topic or group. DENY is stronger than anything beside it."""
 
     DENY = 1
     PUB = 4

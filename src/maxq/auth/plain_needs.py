@@ -1,4 +1,4 @@
-"""What a request needs under ACL 1.0.
+"""The permissions that requests need under ACL 1.0.
 
 RocketMQ's validator knows ten requests and five codes for administrators; everything else passes once the signature is
 right, batches of messages among it. Batches are judged as single sends here. `strict` judges the others by what ACL
@@ -69,7 +69,7 @@ class PlainNeed(NamedTuple):
 
 
 class PlainNeeds(NamedTuple):
-    """What an account needs to make a request: to be an administrator, or permissions on topics and groups."""
+    """The needs of one request: that the account is an administrator, or permissions on topics and groups."""
 
     admin: bool
     permissions: tuple[PlainNeed, ...] = ()

@@ -19,7 +19,7 @@ from maxq.lazy_dataclass import dataclass
 
 
 class Action(Enum):
-    """What a user may do with a topic, a consumer group or a cluster."""
+    """An action on a topic, a consumer group or a cluster."""
 
     ALL = "All"
     ANY = "Any"
@@ -38,7 +38,7 @@ class Action(Enum):
 
 
 class Decision(Enum):
-    """What an entry of a policy decides when it matches a request: allow it or deny it."""
+    """The decision of a policy entry that matches a request: allow or deny."""
 
     ALLOW = "Allow"
     DENY = "Deny"
@@ -63,7 +63,7 @@ class PolicyType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a request needs: any one of `actions` on `resource`, which is literal."""
+    """A need of a request: any one of `actions` on `resource`, which is literal."""
 
     resource: Resource
     actions: tuple[Action, ...]
@@ -150,7 +150,7 @@ def _narrowness(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
 
 def is_in_range(address: str, wanted: str) -> bool:
     """Return whether the address equals the wanted one, in any spelling, or lies in the wanted network (`10.0.0.0/8`).
-    False for a text that is no address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) counts as that IPv4
+    False for a text that is not an address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) counts as that IPv4
     address."""
     try:
         peer = ipaddress.ip_address(address)

@@ -1,4 +1,4 @@
-"""PolicyJudge: ACL 2.0. Who signed, and what the policies of that user say about what the request needs.
+"""PolicyJudge: ACL 2.0. Decides about requests by the policies of the user who signed them.
 
 Source:
     auth/authentication/{chain/DefaultAuthenticationHandler,strategy/*}.java,

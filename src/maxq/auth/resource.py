@@ -13,7 +13,7 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 
 class ResourceType(IntEnum):
-    """What a resource is; the numbers are Java's codes."""
+    """The kind of a resource; the numbers are Java's codes."""
 
     UNKNOWN = 0
     ANY = 1

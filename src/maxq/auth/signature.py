@@ -1,4 +1,4 @@
-"""What a request is signed for, and who signs.
+"""The signed content of a request, and its signature.
 
 Source:
     acl/common/{AclUtils,AclSigner,SessionCredentials}.java,
@@ -41,7 +41,7 @@ def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -
     signed content; the body follows.
 
     Args:
-        version: of the client. Those up to 4.9.3 do not sign `_UNIQUE_KEY_QUERY`.
+        version: of the client. Clients up to 4.9.3 do not sign `_UNIQUE_KEY_QUERY`.
     """
     left_out = (SIGNATURE, UNIQUE_KEY_QUERY) if version <= MQVersion.V4_9_3 else (SIGNATURE,)
     keys = sorted(ext) if all(map(str.isascii, ext)) else sorted(ext, key=_java_order)

@@ -96,7 +96,7 @@ class AccessTables:
         """Add entries, or replace those for the same resources (createAcl and updateAcl).
 
         Raises:
-            RequestRefusedError: the subject is no user of ours, or an entry is wrong.
+            RequestRefusedError: the subject is not a user of this server, or an entry is wrong.
         """
         problem = problem_with(policies)
         _refuse_if(problem is not None, problem or "")

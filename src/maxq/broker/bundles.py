@@ -1,4 +1,4 @@
-"""What nearly every part of a broker works with, in bundles that are passed as one argument.
+"""The objects that nearly every part of a broker uses, in bundles that are passed as one argument.
 
 A part takes the bundles whose members it uses, and keeps the members, not the bundle. None of them knows the broker.
 """

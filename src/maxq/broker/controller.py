@@ -140,7 +140,7 @@ class BrokerController:
     Attributes:
         env: where its parts run.
         address: name and address of this broker; its port is 0 until it listens.
-        send_relay: None on a broker that is no member of a DLedger group, as are `dledger` and `table_records`.
+        send_relay: None on a broker that is not a member of a DLedger group, as are `dledger` and `table_records`.
     """
 
     # ---- putting together ---------------------------------------------------------------------------------------

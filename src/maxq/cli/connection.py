@@ -221,8 +221,7 @@ def usual_name_servers() -> str:
 def connected(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a connection in place of its parameter `namesrv`, which becomes the name servers.
 
-    If the parameter may be None, it is None unless the command line names name servers: for commands that may need
-    none.
+    A parameter that may be None is None unless the command line names name servers: for commands that can run without.
     """
     own = inspect.signature(function, eval_str=True).parameters
     may_be_none = own["namesrv"].annotation is not str

@@ -9,7 +9,7 @@
     secret_key = "…"
 
 `maxq context` writes it, with mode 0600; people may, too. A file that others can write, or that holds secrets and that
-others can read, is refused, for it says to whom a command connects and as whom.
+others can read, is refused, because it determines the server and the user of a command.
 """
 
 import difflib
@@ -136,7 +136,7 @@ def load_contexts() -> Contexts:
     """Read the file; without one there are no contexts.
 
     Raises:
-        ConfigError: it cannot be read, others may change it or read its secrets, or what is in it is wrong.
+        ConfigError: it cannot be read, others may change it or read its secrets, or its content is wrong.
     """
     path = contexts_file()
     found = _read(path)

@@ -1,4 +1,4 @@
-"""Python's cycle collector in a server: what has lived through a full collection is set aside.
+"""Python's cycle collector in a server: objects that survive a full collection are frozen.
 
 A full collection looks at every container there is while the loop stands still: 10 000 topics and 20 000 groups are 300
 000 objects and 100 ms, again each time their number has grown by a quarter. But tables are not garbage. So objects that

@@ -50,7 +50,7 @@ def server_address(text: str | None) -> str | None:
     """Return the address of a broker; one without a port gets the usual one. Used as a callback.
 
     Raises:
-        typer.BadParameter: it is no host or host:port.
+        typer.BadParameter: it is not a host or host:port.
     """
     # what an empty value means is decided by the command
     return _with_port(text, DEFAULT_BROKER_PORT) if text else text
@@ -60,7 +60,7 @@ def name_servers(text: str | None) -> str | None:
     """Return the addresses of name servers; one without a port gets the usual one. Used as a callback.
 
     Raises:
-        typer.BadParameter: there is none, or one is no host or host:port.
+        typer.BadParameter: there is none, or one is not a host or host:port.
     """
     if text is None:
         return None
@@ -74,7 +74,7 @@ def other_server_address(text: str | None) -> str | None:
     """Return the address of a server that has no usual port. Used as a callback.
 
     Raises:
-        typer.BadParameter: it is no host:port.
+        typer.BadParameter: it is not host:port.
     """
     return _with_port(text, None) if text else text
 
@@ -83,7 +83,7 @@ def other_server_addresses(text: str) -> str:
     """Return the addresses of servers that have no usual port, separated by ';'.
 
     Raises:
-        typer.BadParameter: there is none, or one is no host:port.
+        typer.BadParameter: there is none, or one is not host:port.
     """
     addresses = [part.strip() for part in text.split(";") if part.strip()]
     if not addresses:
@@ -95,7 +95,7 @@ def _with_port(address: str, port: int | None) -> str:
     """Return the address with `port`, if it has none itself.
 
     Raises:
-        typer.BadParameter: it is no address, or it has no port and there is no usual one.
+        typer.BadParameter: it is not an address, or it has no port and there is no usual one.
     """
     if any(letter.isspace() or not letter.isprintable() for letter in address):
         raise typer.BadParameter(f"an address is host:port, not {address!r:.100}")
@@ -133,8 +133,8 @@ def opened_input(file: Path) -> AbstractContextManager[BinaryIO]:
 
 @contextmanager
 def opened_output(file: Path) -> Iterator[BinaryIO]:
-    """Open a file to write bytes; `-` is standard output, which stays open. A file that is there already is replaced at
-    the end of the block, and stays as it is if the block raises an error.
+    """Open a file to write bytes; `-` is standard output, which stays open. An existing file is replaced at the end of
+    the block, and stays unchanged if the block raises an error.
 
     Raises:
         ConfigError: it cannot be written.

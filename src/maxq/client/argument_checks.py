@@ -1,4 +1,4 @@
-"""What programs give to the client library: settings, numbers, queues and expressions.
+"""Checks of arguments that programs pass to the client library: settings, numbers, queues and expressions.
 
 A value of the wrong type or out of its bounds is refused where it is given. The error names the value, what is expected
 and what to do.
@@ -66,7 +66,7 @@ def check_address(address: str) -> None:
     """Check the address of a name server.
 
     Raises:
-        WrongArgumentError: it is no host:port.
+        WrongArgumentError: it is not host:port.
     """
     try:
         split_address(address)
@@ -93,7 +93,7 @@ def check_number(name: str, value: int | None, low: int = 0, high: int = INT_MAX
 
 def check_queue(queue: object) -> None:
     """Raises:
-    WrongArgumentError: it is no MessageQueue with a topic, a broker name and an id.
+    WrongArgumentError: it is not a MessageQueue with a topic, a broker name and an id.
     """
     if not isinstance(queue, MessageQueue):
         raise WrongArgumentError(
@@ -108,7 +108,7 @@ def queues_of(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
     """Return the queues of a list or another collection.
 
     Raises:
-        WrongArgumentError: it is none, or has something else in it.
+        WrongArgumentError: it is not a collection, or contains something other than queues.
     """
     if not isinstance(queues, Iterable) or isinstance(queues, str | MessageQueue):
         raise WrongArgumentError(f"queues are a list of MessageQueue, not {queues!r:.80}; for one queue write [queue]")
@@ -143,7 +143,7 @@ def check_messages(messages: object, call: str) -> None:
 
 def check_received(messages: object) -> None:
     """Raises:
-    WrongArgumentError: it is no message that a consumer received, nor a list of them.
+    WrongArgumentError: it is not a message that a consumer received, nor a list of them.
     """
     for message in messages if isinstance(messages, Sequence) and not isinstance(messages, str) else (messages,):
         if not isinstance(message, MessageExt):

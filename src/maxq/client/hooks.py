@@ -1,10 +1,9 @@
 """Hooks: what an application has called around its sends, its listener calls and its pulls.
 
-They are given with the client's settings (`send_message_hooks=[…]`). A hook is an object with the methods of one of
-the protocols below; hooks of all requests of a client are RPC hooks (remoting/rpc_hooks.py, `rpc_hooks=[…]`). What a
-send, end or consume hook raises is logged and changes nothing; a CheckForbiddenHook refuses a
-send by raising. Hooks of sends and pulls run on the client's event loop and must not block; those of listener calls run
-where the listener runs.
+They are given with the client's settings (`send_message_hooks=[…]`). A hook is an object with the methods of one of the
+protocols below; hooks of all requests of a client are RPC hooks (remoting/rpc_hooks.py, `rpc_hooks=[…]`). An exception
+from a send, end or consume hook is logged and changes nothing; a CheckForbiddenHook refuses a send by raising. Hooks of
+sends and pulls run on the client's event loop and must not block; those of listener calls run where the listener runs.
 
 Source:
     apache/rocketmq client/hook/*.java; client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),

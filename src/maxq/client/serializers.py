@@ -58,7 +58,7 @@ def from_json(message: Message | bytes, kind: object = None) -> Any:
             TypedDict, a struct, a model or `list[Order]`. None: any value.
 
     Raises:
-        BodyFormatError: it is no JSON, or not of this kind; names the message, its place and what is wrong.
+        BodyFormatError: it is not JSON, or not of this kind; names the message, its place and what is wrong.
         WrongArgumentError: for such a kind msgspec or pydantic is needed, and neither is installed.
     """
     body = message if isinstance(message, bytes) else message.body

@@ -79,7 +79,7 @@ class ClientSettings(TypedDict, total=False):
 class ProducerSettings(ClientSettings, total=False):
     """Settings of a producer (DefaultMQProducer).
 
-    Those of ClientSettings, and these, with their defaults:
+    The settings of ClientSettings, and these, with their defaults:
 
     create_topic_key ("TBW102"): template for topics that do not exist yet.
     default_topic_queue_nums (4): queues asked for when a topic is created by sending.
@@ -126,7 +126,7 @@ class ProducerSettings(ClientSettings, total=False):
 class ConsumerSettings(ClientSettings, total=False):
     """Settings that all consumers have.
 
-    Those of ClientSettings, and these, with their defaults:
+    The settings of ClientSettings, and these, with their defaults:
 
     message_model (MessageModel.CLUSTERING): whether one member gets a message, or each.
     consume_from_where (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET): where a new group begins.
@@ -169,7 +169,7 @@ class ConsumerSettings(ClientSettings, total=False):
 class PushConsumerSettings(ConsumerSettings, total=False):
     """Settings of a push consumer (DefaultMQPushConsumer).
 
-    Those of ConsumerSettings, and these, with their defaults:
+    The settings of ConsumerSettings, and these, with their defaults:
 
     consume_thread_nums (20): listener calls at the same time.
     consume_message_batch_max_size (1): messages given to one listener call.
@@ -208,7 +208,7 @@ class PushConsumerSettings(ConsumerSettings, total=False):
 class LitePullConsumerSettings(ConsumerSettings, total=False):
     """Settings of a lite pull consumer (DefaultLitePullConsumer).
 
-    Those of ConsumerSettings, and these, with their defaults:
+    The settings of ConsumerSettings, and these, with their defaults:
 
     auto_commit (True): commit finished messages at intervals and at shutdown.
     auto_commit_interval (5_000): ms between two such commits.
@@ -226,7 +226,7 @@ class LitePullConsumerSettings(ConsumerSettings, total=False):
 class SimpleConsumerSettings(ConsumerSettings, total=False):
     """Settings of a simple consumer.
 
-    Those of ConsumerSettings, and these, with their defaults:
+    The settings of ConsumerSettings, and these, with their defaults:
 
     invisible_duration (60_000): ms that a received message is hidden from other members.
     await_duration (15_000): ms that `receive` waits for messages.

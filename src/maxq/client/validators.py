@@ -1,4 +1,4 @@
-"""What may be sent and subscribed: names and sizes. Everything here is refused before it costs a round trip.
+"""Rules for names and sizes of what is sent and subscribed. Everything here is refused before it costs a round trip.
 
 Source: apache/rocketmq client/Validators.java, common/topic/TopicValidator.java.
 """

@@ -1,7 +1,7 @@
 """Settings of authentication and authorization: auth/config/AuthConfig.java of RocketMQ 5.5.0.
 
 None of them is live: whoever may change settings of a running server can neither switch its access control off nor
-point it at other files. Class names are taken for what they mean; no setting loads code.
+point it at other files. Names of Java classes are only compared with known names; no setting loads code.
 """
 
 from dataclasses import dataclass

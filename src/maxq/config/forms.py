@@ -1,4 +1,4 @@
-"""What text settings may look like."""
+"""The allowed forms of text settings."""
 
 from maxq.config.setting import Form
 

@@ -1,4 +1,5 @@
-"""What an SQL92 expression may say, and the predicate it becomes (the create… methods of filter/expression/*.java).
+"""The rules of SQL92 expressions, and the predicates that they become (the create… methods of
+filter/expression/*.java).
 
 The parser (sql92.py) calls `ExpressionBuilder` bottom up. An operand is one of
 
@@ -68,7 +69,7 @@ class BooleanExpression:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A minus sign before an operand that is no number: the result is null, after `of` was evaluated."""
+    """A minus sign before an operand that is not a number: the result is null, after `of` was evaluated."""
 
     of: BooleanExpression | None
 

@@ -118,7 +118,7 @@ def compare_values(left: Value, right: Value) -> int:
     Kinds that cannot be converted compare as "less".
 
     Raises:
-        FilterEvaluationError: a text that is no number of the other side's type, or a boolean with a text behind it.
+        FilterEvaluationError: a text that is not a number of the other side's type, or a boolean with a text behind it.
     """
     if isinstance(left, bool):
         if isinstance(right, str):

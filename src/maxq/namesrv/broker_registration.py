@@ -69,9 +69,9 @@ class BrokerLiveInfo:
     """One row of the table of living brokers. Times are of the monotonic clock.
 
     Attributes:
-        digest: of the last registration; empty if it had none.
-        revision: of the tables after it.
-        result: what it was answered.
+        digest: digest of the last registration; empty if it had none.
+        revision: revision of the tables after it.
+        result: its result.
     """
 
     last_update_ms: int

@@ -1,4 +1,5 @@
-"""BatchedReads: what came on many connections in one turn of the loop, received, worked off and answered in one pass.
+"""BatchedReads: receives, handles and answers in one pass what arrived on many connections in one turn of the event
+loop.
 
 With one request in flight on each of many connections an arrival is one small frame, and a transport's way of
 delivering it (a callback, a window, a call, a write) costs more than the broker's work. So a connection that brings

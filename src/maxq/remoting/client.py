@@ -147,8 +147,8 @@ class RemotingClient(RemotingEndpoint):
 
     def close_if_silent(self, connection: Connection, address: str, arrivals: int, waited_ms: int) -> None:
         """Close a connection after a request that was not answered within `waited_ms`, if nothing has arrived on it
-        since there were `arrivals`. Java closes it in any case; but only a silent one may be half open, and an answer
-        that is merely late harms nobody."""
+        since there were `arrivals`. Java closes it in any case; but only a silent connection may be half open, and a
+        late answer does no harm."""
         if self._config.client_close_socket_if_timeout and connection.arrivals == arrivals:
             log.warning("%s did not answer within %d ms and was silent; closed", address, waited_ms)
             connection.abort("silent until the timeout of a request")
@@ -406,7 +406,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Split `host:port`, in which an IPv6 host may be in brackets, into host and port.
 
     Raises:
-        LocalProtocolError: no port, or one that is none.
+        LocalProtocolError: no port, or an invalid one.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port[:6]) > 65535:

@@ -1,9 +1,9 @@
 """Connection: one TCP connection and the frames on it, on either side.
 
 Receiving. All connections of an endpoint receive into one shared buffer; what is left of an arrival (an incomplete
-frame) is kept per connection and put in front of the next arrival. An idle connection therefore owns no buffer. A
-frame of more than half the shared buffer is received into a buffer of its own, which grows with what really arrives.
-What all connections keep of unfinished frames is bounded in sum (unfinished_frames.py).
+frame) is kept per connection and put in front of the next arrival. An idle connection therefore owns no buffer. A frame
+of more than half the shared buffer is received into a buffer of its own, which grows with what really arrives. The
+bytes of unfinished frames of all connections together are limited (unfinished_frames.py).
 
 Sending. Answers to one arrival are collected and sent in one write when the arrival has been handled.
 
@@ -357,8 +357,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiters(self) -> dict[int, _Waiter]:
-        """Return who waits for answers, by the number (opaque) of their requests. Who sends with `send_requests` adds
-        to it."""
+        """Return who waits for answers, by the number (opaque) of their requests. Callers of `send_requests` add to
+        it."""
         return self._requests.waiters
 
     def send_requests(self, frames: bytes, count: int, body: bytes = b"") -> None:
@@ -813,7 +813,7 @@ class Connection(asyncio.BufferedProtocol):
         """Adopt the client's address that a load balancer names.
 
         Raises:
-            RemoteProtocolError: the peer is none of ours.
+            RemoteProtocolError: the peer is not a known load balancer.
         """
         address = self.peer_ip
         if not self._endpoint.trusts_balancer(address):

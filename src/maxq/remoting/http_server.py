@@ -1,8 +1,8 @@
 """HttpServer: a few pages over HTTP/1.1 on a server's own loop, for Prometheus and for probes.
 
-GET and HEAD only, no TLS, no query strings that mean anything. A long page is made and sent in slices: between two of
-them the loop turns, and if others had work to do in that turn the page waits for a moment, so that the server's real
-work does not notice; and never more than a slice waits for a reader who is slow. Connections that are silent, send too
+GET and HEAD only, no TLS, no query strings that mean anything. A long page is made and sent in slices: between two
+slices the event loop takes a turn. If there was other work in that turn, the page waits for a moment, so that the
+server's real work is not delayed. At most one slice waits for a slow reader. Connections that are silent, send too
 much, or do not read are closed. 32 connections are served at a time. One more replaces the connection whose request has
 been incomplete for longest, or else the one whose answer has taken longest, so that idle connections cannot lock out a
 health probe. Long pages are compressed for who takes gzip, which costs less than sending them: the text of metrics
@@ -200,7 +200,7 @@ class HttpRequest(NamedTuple):
 
 
 def read_head(head: bytes) -> HttpRequest | None:
-    """Parse the head of a request: its lines up to the empty one. None if it is no request of HTTP/1."""
+    """Parse the head of a request: its lines up to the empty one. None if it is not a request of HTTP/1."""
     request_line, *lines = head.decode("latin-1").split("\r\n")
     words = request_line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):

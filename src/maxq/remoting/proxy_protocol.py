@@ -50,7 +50,7 @@ def parse_proxy_header(data: bytes) -> ProxyHeader | None:
     """Parse the PROXY header at the start of `data`. None if it has not arrived completely.
 
     Raises:
-        RemoteProtocolError: it begins like one and is none.
+        RemoteProtocolError: it begins like a header and is not one.
     """
     if data[:1] == b"P":
         return _parse_v1(data)

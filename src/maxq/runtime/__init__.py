@@ -1,4 +1,4 @@
-"""What every layer above needs of the outside world, and of the loop.
+"""Access to the outside world and to the event loop, for every layer above.
 
 `interfaces.py` has Clock, Disk, Rng and MappedRegion; `system_clock.py` the real clock and chance; `files` and
 `metrics` are rooms of their own. `blocking.py` takes work off the loop, `background.py` and `periodic.py` run tasks

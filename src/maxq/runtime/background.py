@@ -39,7 +39,7 @@ def count_failure(name: str) -> None:
 def supervise(
     task: "asyncio.Task[None]", on_failure: Callable[[str, BaseException], None], name: str = ""
 ) -> "asyncio.Task[None]":
-    """Call `on_failure(name, error)` if `task` ends by an error, which is counted; cancelling it is none.
+    """Call `on_failure(name, error)` if `task` ends by an error, and count the error; cancellation is not an error.
 
     Args:
         name: of what cannot go on; empty: the task's own.

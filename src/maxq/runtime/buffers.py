@@ -80,7 +80,7 @@ def find_byte(buf: Buffer | bytes, p: int, end: int, byte: int) -> int:
 
 
 def digits(buf: Buffer | bytes, p: int, end: int) -> int:
-    """Return the decimal number in buf[p : end]; -1 if it is none of one to nine digits."""
+    """Return the decimal number in buf[p : end]; -1 if it is not a number of one to nine digits."""
     text = bytes(buf[p:end])
     return int(text) if len(text) <= 9 and text.isdigit() else -1
 

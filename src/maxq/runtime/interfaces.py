@@ -167,7 +167,7 @@ class DiskLock(Protocol):
 
 
 class SmallFiles(Protocol):
-    """What clients use of a disk: files that are read and replaced as a whole. All methods block."""
+    """The disk operations that clients use: files that are read and replaced as a whole. All methods block."""
 
     def read(self, path: PurePath) -> bytes:
         """Return the whole file; raises FileNotFoundError if it does not exist."""

@@ -61,7 +61,7 @@ def explain(cause: Cause, what: str, *, limit: str, remedy: str) -> str:
 
 
 def cause_of(remark: str) -> str | None:
-    """Return the cause that a remark names; None if it is no refusal of this form."""
+    """Return the cause that a remark names; None if it is not a refusal in this form."""
     for found in _CAUSE.finditer(remark):
         if found[1] in _CAUSES:
             return found[1]

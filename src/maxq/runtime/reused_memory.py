@@ -20,7 +20,7 @@ _ALONE: Final = _taken([bytearray(1)])[1]
 
 class ReusedMemory:
     """Gives out blocks of memory. One is used again when nobody refers to it any more, be it by a memoryview, an Arrow
-    buffer or an array: nobody has to give it back. Threads may share it.
+    buffer or an array: no call gives it back. Threads may share it.
 
     Args:
         most_bytes: of all blocks that are kept; more are made when they are needed, and then forgotten.

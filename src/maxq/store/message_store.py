@@ -328,8 +328,8 @@ class MessageStore:
         """Return messages from queue offset `offset` on (DefaultMessageStore.getMessage).
 
         Args:
-            group: who asks; for the statistics.
-            max_nums, max_bytes: at most so much; at least one message is returned even if it is larger.
+            group: the consumer group, for the statistics.
+            max_nums, max_bytes: most messages and bytes; at least one message is returned even if it is larger.
             subscription: tag filter; None takes every message.
             wanted: filter on properties, in place of the tag filter.
             may_wait: the caller brings in `cold` of a result that must_read_first, and asks again. Otherwise this call

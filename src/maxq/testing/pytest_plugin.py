@@ -49,7 +49,7 @@ class _AsItIs:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return how to load a module; None: it is no module of MaxQ."""
+        """Return how to load a module; None: it is not a module of MaxQ."""
         return importlib.machinery.PathFinder.find_spec(name, path, target) if name.startswith("maxq.") else None
 
 

@@ -79,7 +79,7 @@ def text() -> str:
             "",
         ]
         if base:
-            lines += [f"    Those of {_typed(base)}, and these, with their defaults:", ""]
+            lines += [f"    The settings of {_typed(base)}, and these, with their defaults:", ""]
         else:
             lines += ["    With their defaults:", ""]
         for field in fields:

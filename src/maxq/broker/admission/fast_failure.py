@@ -2,13 +2,13 @@
 pools of BrokerController.java).
 
 RocketMQ gives each kind of request a thread pool, so that one kind cannot starve the others, and every 10 ms drops the
-heads of the pools' queues that grew too old. Here one loop does everything in arrival order. What the pools are for is
-reached differently:
+heads of the pools' queues that grew too old. Here one loop does everything in arrival order. The purposes of the pools
+are reached differently:
 
 * **No kind monopolises the loop.** A connection is served one arrival (at most one receive buffer) at a time, then the
-  loop goes on to the next; a flood on one connection delays another one by one arrival, not by its whole backlog. What
-  blocks (flushes, cold reads, file creation and deletion) runs in the executor. Long walks (statistics, parked pulls,
-  clean-up) are cut into slices that let the loop turn between them.
+  loop goes on to the next; a flood on one connection delays another one by one arrival, not by its whole backlog.
+  Blocking work (flushes, cold reads, file creation and deletion) runs in the executor. Long walks (statistics, parked
+  pulls, clean-up) are cut into slices that let the loop turn between them.
 * **Unfinished work is bounded by kind**, with the capacities of RocketMQ's pools (`sendThreadPoolQueueCapacity` …):
   sends that wait for the disk, pulls whose bytes come from the disk, replies on their way to clients. A request above
   the limit of its kind is answered with code 2 `[OVERLOAD]…`; other kinds are not affected. Parked pulls have a bound

@@ -1,4 +1,4 @@
-"""What a broker does from time to time (mission BR-09).
+"""The periodic work of a broker (mission BR-09).
 
 Waits are in seconds. Everything runs on the broker's loop; what writes files does so in the executor.
 

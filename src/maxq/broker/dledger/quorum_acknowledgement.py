@@ -36,7 +36,7 @@ _REASONS: Final = {
 
 
 class Quorum(Protocol):
-    """What this module needs of the group (DLedgerServer)."""
+    """The part of DLedgerServer that this module uses."""
 
     @property
     def is_leader(self) -> bool:

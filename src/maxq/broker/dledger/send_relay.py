@@ -13,9 +13,9 @@ signature. The leader's answer is the producer's.
 | the leader has it and does not answer | SYSTEM_ERROR (1): it may be stored, or not |
 
 A member that has not led since its start refuses sends, as Java's does (but for 20 s after a start with a log, for it
-may have led before that): nobody who asked for the route sends to it, and who tries the members in turn learns which
-one leads. MaxQ's clients are refused at once, for they ask for the route then. A send that was passed on is not passed
-on again, because two members that consider each other the leader would do so without end.
+may have led before that): no client that asked for the route sends to it, and a client that tries the members in turn
+learns which one leads. MaxQ's clients are refused at once, for they ask for the route then. A send that was passed on
+is not passed on again, because two members that consider each other the leader would do so without end.
 """
 
 import asyncio

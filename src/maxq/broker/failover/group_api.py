@@ -1,4 +1,4 @@
-"""What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java)."""
+"""Requests of the members of a broker group to name servers and to one another (BrokerOuterAPI.java)."""
 
 import asyncio
 from collections.abc import Callable

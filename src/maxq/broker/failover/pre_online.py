@@ -208,8 +208,8 @@ class PreOnline:
     # --- a slave ----------------------------------------------------------------------------------------------------
 
     async def take_over(self, slaves: Mapping[int, str], may_act: Callable[[], bool]) -> bool:
-        """Take over, before this slave acts, what other slaves, by id, kept while they acted; the one with the smallest
-        id comes last, for it has acted last. What cannot be had of one that does not answer is left out.
+        """Take over, before this slave acts, the state of other slaves (by id) from the times when they acted. The one
+        with the smallest id comes last, because it acted last. The state of a slave that does not answer is left out.
 
         Args:
             may_act: is this slave still to act? It is asked after each answer.

@@ -6,9 +6,9 @@ remembers what the checks found (PullPlans.remember): a PullPlan under the key o
 everything the checks looked at is still the same object; settings, topic and group configs and subscriptions are
 replaced on change, never mutated, so identity says it. A pull that finds nothing yet and may wait is parked with its
 plan, and answered from it when messages arrive. Only messages that are found are answered here, on a master and on a
-slave that may be read; each answer says which broker to ask next (processors/pull_read_rules.py). Whatever else comes
-out (an empty queue, offset moved, cold data, a pending reset, a wait that is over) is left to the processor, which asks
-the store again and knows what to say.
+slave that may be read; each answer says which broker to ask next (processors/pull_read_rules.py). All other outcomes
+(an empty queue, offset moved, cold data, a pending reset, a wait that has ended) are left to the processor, which asks
+the store again.
 
 Messages that are in memory and filtered by tags at most are read and sent without making an object for each
 (pull_answers_cy.py). Messages that are filtered by properties, or lie further back, are read by the store's slow path.

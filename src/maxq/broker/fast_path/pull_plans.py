@@ -39,7 +39,7 @@ class PullPlans:
     """The plans of one broker.
 
     Attributes:
-        rules: who is served here, and who is sent elsewhere.
+        rules: decides which readers are served here, and which are sent to another broker.
     """
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients, rules: ReadRules) -> None:

@@ -3,7 +3,7 @@
 Leading fast-path sends of the receive buffer become rows (protocol/send_scanner_cy), the rows become records (the
 store's `append_rows`), and all their answers one buffer. A frame that is not such a send, or must be refused, stays in
 the buffer: the server decodes it and gives it to the SendMessageProcessor, which knows every rule and every remark. So
-this module decides nothing; it only takes what that processor would have stored anyway.
+this module makes no decisions: it only handles sends that the processor would have stored, too.
 
 Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait together (acknowledgement.py).
 """

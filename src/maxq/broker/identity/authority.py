@@ -36,12 +36,12 @@ from maxq.runtime.refusals import Cause
 class Promise(Enum):
     """The promise that the success of a request makes; each value includes the ones before it.
 
-    NOTHING: what this process knows or did for itself. Nobody takes it for the word of the group.
-    ROLE: the group's word, in memory: who takes himself for its master must be it. A slave says what its copy has.
-    TABLE: ROLE, and the table that was changed is on the disk; where sends wait for copies, the slaves that live have
-        topics and groups on theirs, too. A slave refuses, also one that stands in for its master: what it changed would
-        be gone when that comes back.
-    LOG: a record in the log, as safe as the settings say (Acknowledgement); the role is asked before it is made.
+    NOTHING: facts about this process, or work that it did for itself. It is not the group's word.
+    ROLE: the group's word, in memory: only the actual master may give it. A slave says what its copy has.
+    TABLE: ROLE, and the changed table is on the disk; where sends wait for copies, living slaves have topics and
+        groups on their disks, too. Slaves refuse such requests, even one that acts as master, because its changes
+        would be lost when the master comes back.
+    LOG: a record in the log, as safe as the settings say (Acknowledgement); the role is checked before it is made.
     """
 
     NOTHING = "nothing"

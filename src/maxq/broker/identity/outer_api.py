@@ -1,4 +1,4 @@
-"""What a broker asks of name servers (BrokerOuterAPI.java)."""
+"""Requests of a broker to name servers (BrokerOuterAPI.java)."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -70,9 +70,9 @@ class BrokerOuterApi:
         """Tell a name server of this broker and of `topics`: all of them, or those that changed (103).
 
         Args:
-            mappings: of those of the topics that are static.
-            heartbeat_timeout_ms: after so long a silence the broker counts as gone, and its slave with the smallest id
-                may act as master (enableSlaveActingMaster); None: this group has no acting masters.
+            mappings: mappings of the static topics among them.
+            heartbeat_timeout_ms: time without a heartbeat after which the broker counts as gone, and its slave with the
+                smallest id may act as master (enableSlaveActingMaster); None: this group has no acting masters.
             is_whole: a MaxQ name server is to forget what else it knows of this broker's topics.
         """
         wrapper = TopicConfigAndMappingSerializeWrapper(data_version=data_version)

@@ -9,11 +9,12 @@ that fails, or closes its connection, is tried again every second until it knows
 there meanwhile. A name server that fails or hangs never delays the others, nor a start, a shutdown, or a slave that
 looks for its master: a request to all of them continues a moment after one has answered.
 
-Who deletes a topic tells the name servers, too (216). The next periodic registration tells name servers what they have
-missed: it lists all topics of the master, and says that there are no others. Java's name servers do not know that.
+The deletion of a topic is reported to the name servers, too (216). The next periodic registration tells name servers
+what they have missed: it lists all topics of the master, and says that there are no others. Java's name servers do not
+know that.
 
-Who answers a change waits for `changes_known`, so that a client that looks for a topic it has just made finds it. Java
-waits for all name servers, up to registerBrokerTimeoutMills (24 s).
+Answers to requests that change topics wait for `changes_known`, so that a client finds a topic that it has just
+created. Java waits for all name servers, up to registerBrokerTimeoutMills (24 s).
 
 Source:
     broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll).

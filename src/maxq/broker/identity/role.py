@@ -1,4 +1,4 @@
-"""What brokerRole and brokerId must be together, checked at start.
+"""The combinations of brokerRole and brokerId that are allowed, checked at the start.
 
 Source:
     broker/BrokerStartup.java, buildBrokerController.

@@ -61,7 +61,7 @@ class PopRequest:
     again: "Callable[[PopRequest, bool], bool]"
     in_order: bool = False
     timer: asyncio.TimerHandle | None = field(default=None)
-    rules: object = field(default=None)  # of access control, under which it may wait
+    rules: object = field(default=None)  # rules of access control by which the request was allowed
 
 
 class PopLongPollingService:

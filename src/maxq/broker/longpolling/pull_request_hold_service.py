@@ -4,9 +4,9 @@ A parked pull hangs under its queue until one of four things happens:
 
 * messages arrive: the store tells which queues grew, at the end of the append that made them readable, and the pull is
   answered in the same turn of the loop, or in one of the next where many wait for the queue;
-* its time is over: answered with what there is then, normally PULL_NOT_FOUND; * the safety net, every five seconds (one
-second with `longPollingEnable=false`): a queue that has grown without an event is examined, and a pull whose offset
-moved past messages that its filter rejects is answered
+* its time is over: it is answered with the messages that there are then, normally PULL_NOT_FOUND;
+* the safety net, every five seconds (one second with `longPollingEnable=false`): a queue that has grown without an
+  event is examined, and a pull whose offset moved past messages that its filter rejects is answered
   PULL_RETRY_IMMEDIATELY, so that its client's offset moves on too;
 * its connection closes: forgotten.
 
@@ -46,7 +46,7 @@ QueueKey = tuple[str, int]
 
 
 class ArrivingQueue(Protocol):
-    """What the store says about a queue that grew (store/log/tails_cy.py, QueueTail)."""
+    """Interface of a queue that has grown (store/log/tails_cy.py, QueueTail)."""
 
     topic: str
     queue_id: int
@@ -88,7 +88,7 @@ class HeldPull:
     frame: bytes = field(default=b"")  # without its length
     plan: PullPlan | None = field(default=None)
     opaque: int = field(default=0)
-    rules: object = field(default=None)  # of access control, under which it may wait
+    rules: object = field(default=None)  # rules of access control by which the request was allowed
 
     def asked(self) -> tuple[RemotingCommand, PullMessageRequestHeader]:
         """Return the request and its header, which are decoded from the frame when they are first asked for."""

@@ -75,8 +75,8 @@ class OtlpExporter:
             endpoint: http://host:port, or https:// for TLS.
             headers: sent with each request.
             most_points: of one request.
-            began_ms: wall clock, since when the numbers are counted.
-            in_delta: counters and histograms are sent as what came since the last time, not since `began_ms`.
+            began_ms: wall time since which the numbers are counted.
+            in_delta: counters and histograms are sent as differences to the last export, not as sums since `began_ms`.
         """
         self._exporter = OTLPMetricExporter(
             endpoint=endpoint,

@@ -1,4 +1,4 @@
-"""What the store shows: its size, how far flushing and dispatch are behind, and the timer.
+"""Metrics of the store: its size, how far flushing and dispatch are behind, and the timer.
 
 Source:
     store/metrics/DefaultStoreMetricsManager.java.

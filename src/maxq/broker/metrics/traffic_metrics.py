@@ -2,11 +2,11 @@
 
 Messages are counted once: received ones in the TopicWriteState of each topic, delivered ones in the counters of the
 statistics. The sizes are read off the ConsumeQueues when somebody asks, at most the last 1000 units of a queue since
-the last time; of more messages than these the sizes are taken to be alike. `_count` and `_sum` are exact.
+the last time; further messages are assumed to have similar sizes. `_count` and `_sum` are exact.
 
-Topics are looked at in blocks, and a block is made anew only if something was put into one of its topics, or their
-configs changed: what is shown of the others is kept. All that one scrape shows of a topic is of one moment, unless
-another scrape looks meanwhile.
+Topics are handled in blocks. A block is computed again only if one of its topics has received a message, or their
+configs have changed; otherwise its text is kept. All that one scrape shows of a topic is of one moment, unless another
+scrape looks meanwhile.
 
 The message type is that of the topic (its `message.type`; the half topic's is transaction, that of delayed and timed
 messages delay): the fast path does not look at their properties.

@@ -1,4 +1,5 @@
-"""Pop consumption: the broker keeps the cursor, hides what it gave away, and gives it again if nobody acknowledges.
+"""Pop consumption: the broker keeps the group's position, hides messages that it has delivered, and delivers them again
+if they are not acknowledged.
 
 Read `pop_message.py` (the request), `pop_reader.py` (reads and records messages), `check_point_buffer.py` (messages
 that are not acknowledged yet), `ack_message.py`, then `pop_service.py` (what happens when the invisible time is over:

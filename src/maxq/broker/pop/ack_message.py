@@ -1,6 +1,6 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
 
-An ack of a check point that is in memory sets a bit there and is told to the journal; the client hears of it when that
+An ack of a check point in memory sets a bit there and is written to the journal; the client gets its answer when that
 record is as safe as the settings promise. Any other becomes an ack record of the revive topic.
 
 Source:

@@ -10,18 +10,18 @@ bits. It ends in one of three ways:
   (`take_old`), which bounds both memory and the part of the journal that a start reads.
 
 The group's committed offset moves over the messages of a check point when it has ended, in the order of the queue. So
-whatever is lost here (a crash of a broker that could not write its journal) is read again. Until then the next pop
-begins at the cursor (`latest_offset`). Where the end has put records into the log, the offset waits until these can be
-lost no more (`settle`): the table of offsets is written by itself, and a loss of power that takes the copy of a message
-would else take the message.
+messages whose state is lost here (a crash of a broker that could not write its journal) are delivered again. Until then
+the next pop begins at the cursor (`latest_offset`). Where the end has put records into the log, the offset waits until
+these can be lost no more (`settle`): the table of offsets is written by itself, and a loss of power that takes the copy
+of a message would else take the message.
 
 Two check points may hold one message: a master answered a pop that its slave did not learn of, and the slave that acted
 for it gave the message to somebody else. They are *twins* then, and the message is one: an ack by either receipt
 acknowledges it, and it comes again when the later of both times is over.
 
 A change of a message's invisible time gives it a check point of its own, and its holder another receipt. The answer may
-be lost: then the consumer asks again with the receipt that it has, or acknowledges by it. That names the new check
-point as long as this is in memory (`holder`).
+be lost: then the consumer asks again with the receipt that it has, or acknowledges by it. A receipt names the new check
+point as long as that is in memory (`holder`).
 """
 
 from collections import deque
@@ -322,9 +322,9 @@ class CheckPointBuffer:
         self.begin_in([Begun(queue, offset, at_end=at_end)])
 
     def begin_in(self, begun: Iterable[Begun]) -> None:
-        """Note in one journal record where groups go on that were set there, or begin whose offsets were removed, while
-        the journal still tells what they had before. A group that has messages here lost its offsets with its broker's
-        power, and goes on behind them."""
+        """Write one journal record with the offsets at which groups continue, because an administrator has set or
+        removed their offsets while the journal still has records from before. A group that has messages here lost its
+        offsets with its broker's power, and goes on behind them."""
         entries: dict[str, list[Any]] = {}
         for queue, offset, at_end, is_set in begun:
             if is_set or (queue not in self._cursors and self.journal.tells_of(*queue)):
@@ -518,8 +518,7 @@ class CheckPointBuffer:
         self.finish(lives)
 
     def revived(self, live: LiveCheckPoint) -> None:
-        """Finish a check point whose messages were revived. What its earlier receipts ask from now on comes too
-        late."""
+        """Finish a check point whose messages were revived. Requests with its earlier receipts now come too late."""
         now_ms = self._clock.wall_ms()
         while self._given_again and next(iter(self._given_again.values())) <= now_ms:
             del self._given_again[next(iter(self._given_again))]
@@ -674,7 +673,8 @@ class CheckPointBuffer:
 
         Args:
             offset: queue offset of the record.
-            known: where groups are, by topic, group and queue, if the record tells where they went on before that.
+            known: present offsets of groups, by topic, group and queue; an offset in the record is then from before
+                these.
         """
         for row in entries.get("p", ()):
             number, revive_qid, next_begin = row[0], row[6], row[9]
@@ -805,11 +805,11 @@ class CheckPointBuffer:
         """Adopt a slave's answer of `hand_back`.
 
         Args:
-            known_end: the slave had read the journal before this queue offset. Check points told of there that it does
-                not name have ended: all their messages were acknowledged, or revived.
-            noted: numbers of the rows of which the journal tells there, and which therefore were this broker's. One
-                that is not known here any more has ended since: it was handed over to the revive topic as this broker
-                ended, or revived.
+            known_end: the slave had read the journal before this queue offset. Check points in earlier journal records
+                that the slave does not name have ended: all their messages were acknowledged, or revived.
+            noted: numbers of the rows that the journal names there, which therefore are this broker's own. One that is
+                not known here any more has ended since: it was handed over to the revive topic as this broker ended, or
+                revived.
             done: what `done_here` of the slave said.
             earlier: what `earlier_receipts` of the slave said.
             pairs: what `pairs_of_twins` of the slave said.

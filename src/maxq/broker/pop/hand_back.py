@@ -213,7 +213,7 @@ def _check(told: dict[str, Any]) -> None:
 
 
 class GroupOfSlave(Protocol):
-    """What answering asks of the slave's part in its group (ActingMasterService)."""
+    """The part of ActingMasterService that the answers need."""
 
     @property
     def is_acting_master(self) -> bool:

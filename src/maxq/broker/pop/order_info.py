@@ -262,7 +262,7 @@ def _long(value: Any) -> int:
     """`value` as an integer of 64 bits.
 
     Raises:
-        ValueError, TypeError, OverflowError: it is no number, or does not fit.
+        ValueError, TypeError, OverflowError: it is not a number, or does not fit.
     """
     number = int(value)
     if not -1 << 63 <= number < 1 << 63:

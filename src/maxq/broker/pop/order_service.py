@@ -23,7 +23,7 @@ class OrderService:
     Attributes:
         table: the deliveries.
         unsaved: queue offset of the first journal record that is needed, because the file does not have its content, or
-            because who becomes master has the journal and not the file; -1: none is.
+            because the next master has the journal and not the file; -1: no record is needed.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class OrderService:
         self._forget([queue[:3] for queue in self.table.rows() if queue[0] in topics])
 
     def forget_group(self, group: str) -> None:
-        """Drop what was given to a group that begins anew."""
+        """Drop the deliveries to a group that begins anew."""
         self._forget([queue[:3] for queue in self.table.rows() if queue[1] == group])
 
     def _forget(self, queues: list[QueueKey]) -> None:

@@ -1,4 +1,4 @@
-"""What every request of pop consumption is asked: may this group read that topic here?"""
+"""The checks of every request of pop consumption: whether this group may read that topic here."""
 
 from typing import Final, NamedTuple
 

@@ -208,7 +208,7 @@ class PopMessages:
         return self._queue_count(topic) if self._groups.contains_subscription_group(group) else 0
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Forget what is kept of deleted topics: a topic that is made again under the same name begins anew."""
+        """Forget the state of deleted topics: a topic that is made again under the same name begins anew."""
         gone = set(deleted)
         if gone:
             self.buffer.forget([queue for queue in self.buffer.queues() if queue[0] in gone])

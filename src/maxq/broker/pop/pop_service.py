@@ -1,4 +1,4 @@
-"""PopService: what goes on by itself in pop consumption. A MasterOnlyService.
+"""PopService: the background work of pop consumption. A MasterOnlyService.
 
 When it begins it reads the journal, so that it knows what was given away. Then, ten times a second as long as something
 is open, it revives messages that were not acknowledged in time, hands over to the revive topic check points that have
@@ -241,7 +241,7 @@ class PopService:
     def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
         """Let a group, `topic@group`, continue at the offsets that an operator has set for these queues: otherwise
         journal records of earlier pops would move the offsets at the next start, and acks of open messages before that.
-        `@group`: its offsets were removed, and it begins anew; what it was given is not its own any more."""
+        `@group`: its offsets were removed, and it begins anew; messages that were delivered to it no longer count."""
         if self._task is None:
             return
         topic, group = split_key(key)
@@ -536,8 +536,8 @@ class PopService:
             self._buffer.finish(self._buffer.those(keys))
 
     def _take(self, offset: int, entries: dict[str, list[Any]], known: dict[tuple[Any, ...], int]) -> None:
-        """Apply a record. `known` is where groups were, by topic, group and queue, before this start applied any: where
-        the table has what a record says of that, it may be from later, and counts."""
+        """Apply a record. `known` holds the offsets (topic, group and queue → offset) before this start applied
+        records: if the table already has the offset of a record, it may be newer, and it counts."""
         for queue in queues_told(entries):
             topic, group, queue_id = queue
             known.setdefault(queue, self._offsets.query_offset(group, topic, queue_id))

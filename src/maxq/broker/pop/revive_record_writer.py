@@ -27,7 +27,7 @@ class ReviveRecordWriter:
     """Writes check points and acks to the revive topic, here or, from an acting slave, in another group.
 
     Attributes:
-        counts: what was written, for the metrics.
+        counts: counters of written records, for the metrics.
     """
 
     def __init__(

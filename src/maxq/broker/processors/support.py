@@ -1,4 +1,4 @@
-"""What the broker's request processors share.
+"""Shared parts of the broker's request processors.
 
 A processor is an object that names its codes (`routes`). Its handlers get the connection and the request, and return
 the answer, or raise: RequestRefusedError with the code and remark of the answer, MissingFieldError for a header field.

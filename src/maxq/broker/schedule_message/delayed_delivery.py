@@ -73,7 +73,7 @@ class DelayedDelivery:
         """Deliver the message. Suspends only in the put, or to wait before another attempt.
 
         Returns:
-            What the store said, if it has the message.
+            The result of the store if it has the message.
         """
         while True:
             try:

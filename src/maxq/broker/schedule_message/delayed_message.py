@@ -1,8 +1,8 @@
-"""What a delayed message becomes when it is due, and how a delivered one is known again.
+"""The message that a delayed message becomes when it is due, and how a delivered one is recognized.
 
 The delivered record has the property bytes of the delayed one: DELAY, REAL_TOPIC and REAL_QID stay readable in it, as
-in a log that Java wrote. It is not delayed again, for what decides is not what is stored but the properties of the
-message that is put.
+in a log that Java wrote. It is not delayed again, because that depends on the properties of the message that is put,
+not on the stored ones.
 
 Source:
     broker/schedule/ScheduleMessageService.java messageTimeUp.

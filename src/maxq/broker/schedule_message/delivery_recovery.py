@@ -2,9 +2,9 @@
 
 The file is written every ten seconds, deliveries happen in between. A Java broker that was killed delivers them once
 more. Here a start looks at what the log holds beyond the place that the file names (or, in a file that Java wrote,
-beyond the first message that the file calls undelivered) and takes every delivery it finds there for what it is. A
-slave that becomes the master finds what its master delivered in its own copy of the log, so neither does a change of
-roles deliver twice.
+beyond the first message that the file calls undelivered) and counts every delivery that it finds there. A slave that
+becomes the master finds what its master delivered in its own copy of the log, so neither does a change of roles deliver
+twice.
 
 Deliveries of one level lie in the log in the order of its queue. Messages missing in between could not be delivered, or
 were lost with the power: any part of an unflushed end of the log may be lost while later parts exist. Nobody can tell

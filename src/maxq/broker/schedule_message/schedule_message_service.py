@@ -1,11 +1,11 @@
 """ScheduleMessageService: delivers what waits in SCHEDULE_TOPIC_XXXX, while this broker is its group's active one.
 
 A start reads delayOffset.json, moves its offsets into the queues, looks in the log for what was delivered since, and
-then lets every level run. What a failure of ours kept from being delivered is postponed: tried again after 10 s, then
-twice as long each time, 10 minutes at most, and named in the file until it is delivered. The file is written every
-flushDelayOffsetInterval and at the end, never ahead of the log: a table that says "delivered" is written when the
-delivered messages are durable, and in a DLedger group, where slaves take over what was written last, when they are
-committed.
+then lets every level run. A message that could not be delivered because of an error of MaxQ is postponed: it is tried
+again after 10 s, then after twice as long each time, at most 10 minutes, and is named in the file until it is
+delivered. The file is written every flushDelayOffsetInterval and at the end, never ahead of the log: a table that says
+"delivered" is written when the delivered messages are durable, and in a DLedger group, where slaves take over what was
+written last, when they are committed.
 
 Source:
     broker/schedule/ScheduleMessageService.java.

@@ -125,7 +125,7 @@ class MasterApi:
         do not know the request: BrokerError.
 
         Args:
-            rest_s: so many seconds it does not return, unless somebody waits until slaves have what changed.
+            rest_s: seconds during which it does not return, unless somebody waits until slaves have the changes.
         """
         ext = {
             "topicVersion": known.topics.encode().decode(), "groupVersion": known.groups.encode().decode(),
@@ -205,8 +205,8 @@ class MasterApi:
 
     async def leave_group(self, slave: str, own: BrokerAddress, mark: str) -> tuple[bytes, str]:
         """Ask another slave to leave the group to `own`, a slave that is to act and whose log has this mark. Returns
-        what that other one knows of messages given to consumers (30091), empty if it has not acted just now, and the
-        mark of its log. BrokerError, SERVICE_NOT_AVAILABLE: it does not leave it; REQUEST_CODE_NOT_SUPPORTED: it is
+        the other slave's pop state (30091), empty if it was not acting, and the mark of its log. Raises BrokerError
+        with SERVICE_NOT_AVAILABLE if it does not give the group up, and with REQUEST_CODE_NOT_SUPPORTED if it is
         RocketMQ's."""
         return await self._kept(slave, {SlaveSign.ID: str(own.broker_id), SlaveSign.ADDRESS: own.address}, mark)
 
@@ -297,7 +297,7 @@ def log_end_of(page: dict[str, Any]) -> int:
     does not say, as RocketMQ's brokers.
 
     Raises:
-        RemoteProtocolError: it is no number.
+        RemoteProtocolError: it is not a number.
     """
     end = page.get("logEnd", 0)
     if not isinstance(end, int):

@@ -31,7 +31,7 @@ _ASK_SECONDS: Final = 2.0
 
 
 class Replication(Protocol):
-    """What changing the role of a broker asks of its replication (HAService)."""
+    """The part of HAService that a change of the broker's role needs."""
 
     @property
     def is_client_connected(self) -> bool:

@@ -104,7 +104,7 @@ class SlaveTables:
         """Learn deletions before this log's beginning from a broker whose log is the same (Deletions.to_json).
 
         Raises:
-            RemoteProtocolError: it is no such table; nothing was changed.
+            RemoteProtocolError: it is not such a table; nothing was changed.
         """
         try:
             newest = self.deletions.adopt(value)
@@ -115,7 +115,7 @@ class SlaveTables:
 
 
 class OwnLog(Protocol):
-    """What a slave that takes its master's tables asks of its own message store."""
+    """The part of the message store that a slave needs when it copies its master's tables."""
 
     @property
     def max_physical_offset(self) -> int:
@@ -494,7 +494,7 @@ class SlaveSynchronize:
         offset may have passed an unacknowledged message because the log has a copy of it.
 
         Raises:
-            RemoteProtocolError: the log is far behind, or these are no offsets, or older ones than the log says that
+            RemoteProtocolError: the log is far behind, or these are not offsets, or older ones than the log says that
                 operators have set; nothing was changed.
         """
         end = log_end_of(page)
@@ -510,7 +510,8 @@ class SlaveSynchronize:
         self._tables.offsets.take_from_master(page)
 
     async def _known_to(self, address: str) -> OffsetTable:
-        """Returns what the master's table says of the topics and groups of which clients committed offsets here."""
+        """Returns the rows of the master's table for the topics and groups for which clients have committed offsets
+        here."""
         offsets = self._tables.offsets
         page, following = await self._api.consumer_offsets(address)
         offsets.forget_commits_before_changes(page)
@@ -563,9 +564,9 @@ class SlaveSynchronize:
             return False
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
-        """Hand over the offsets that clients committed here while they could not reach the master. With each goes the
-        place in the log of the last message that was read: the master's log may tell of a deletion behind it that has
-        not come here, and the new topic may have as many messages."""
+        """Hand over the offsets that clients committed here while they could not reach the master. Each is sent with
+        the place in the log of the last message that was read: the master's log may have a deletion behind it that has
+        not been copied here, and the new topic may have the same offsets."""
         for commit in commits:
             begin = self._begin_of_last(commit)
             try:

@@ -1,4 +1,4 @@
-"""What the broker counts (BrokerStatsManager.java), and when the histories are sampled.
+"""The broker's statistics (BrokerStatsManager.java), and when their histories are sampled.
 
 The hot paths touch one small object per request: a `PutCounter` per queue written, a `GetCounter` per reader (group,
 topic, queue). Every ten seconds the sampler moves them into the items that tools ask for by name and key; an item is

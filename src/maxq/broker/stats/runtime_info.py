@@ -1,4 +1,4 @@
-"""What GET_BROKER_RUNTIME_INFO (28) tells: the store's numbers, and those of the broker around it.
+"""The answer to GET_BROKER_RUNTIME_INFO (28): the store's numbers, and those of the broker around it.
 
 Tools read these keys by name and fail on missing ones, so the ones of what is not there (timer wheel while it is off,
 transient store pool) are told as idle.

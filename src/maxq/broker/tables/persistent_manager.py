@@ -164,7 +164,7 @@ def next_version(version: DataVersion, now_ms: int) -> DataVersion:
 
 
 def object_member(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is no map."""
+    """Return the member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is not a map."""
     member = value.get(name)
     if member is None:
         return {}

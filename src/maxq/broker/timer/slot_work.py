@@ -2,7 +2,7 @@
 
 Markers come first, so that no message is delivered that one of them recalls. A marker names a message by its unique
 key, or by `topic+unique key`, as older brokers write it; both are known here, whichever this broker writes. The topic
-is that which the marker was sent to: nobody recalls messages of topics without the permission to send there.
+is the one that the marker was sent to: a client can recall only messages of topics to which it may send.
 
 Source:
     store/timer/TimerMessageStore.java dequeue, TimerDequeueGetMessageService.

@@ -83,7 +83,8 @@ class TimerHook:
         return refusal
 
     def judge_half(self, half: MessageExtBrokerInner) -> Refusal | None:
-        """Refuse a half message that could not be stored when its transaction is committed: nobody hears then why."""
+        """Refuse a half message that could not be stored when its transaction is committed, because the reason could
+        not be reported then."""
         if delay_level_of(half.properties) > 0 or const.PROPERTY_TIMER_OUT_MS in half.properties:
             return None
         deliver_ms = self._time_of(half)

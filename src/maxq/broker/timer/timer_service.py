@@ -59,8 +59,8 @@ class TimerService:
 
     Attributes:
         timer: the state.
-        exchange: what other brokers of the group learn of it, and tell.
-        checkpoints: what writes it.
+        exchange: exchanges checkpoints with other brokers of the group.
+        checkpoints: writes them.
         is_loaded: the files were read, and shutdown has not begun.
         is_dequeuing: this broker delivers.
         term: of the leadership that delivers (LogMark).
@@ -518,8 +518,8 @@ class TimerService:
     # ---- who dequeues -----------------------------------------------------------------------------------------------
 
     async def _begin_dequeue(self) -> None:
-        """Find out which deliveries the checkpoint does not record. Where that cannot be done yet, or delivering is no
-        longer wanted, or wanted anew, nothing begins."""
+        """Find out which deliveries the checkpoint does not record. If that is not possible yet, or delivery is no
+        longer wanted or was started again, nothing begins."""
         self._began_with = self._starts
         await self._store.wait_for_dispatch()
         if not self._is_still_wanted():

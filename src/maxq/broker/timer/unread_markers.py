@@ -1,8 +1,8 @@
 """UnreadMarkers: what recalls a message and lies in the timer's topic behind one that cannot be put into the wheel yet.
 
-Messages are put into the wheel in the order of the topic. While one waits for its slot, which the messages of another
-lap have, or `timerStopEnqueue` holds all of them back, others that are due are delivered all the same, and what recalls
-them must count. The markers themselves stay unread.
+Messages are put into the wheel in the order of the topic. While a message waits for its slot, which is used by another
+lap, or `timerStopEnqueue` holds all of them back, other messages that are due are still delivered, and markers that
+recall them must be applied. The markers themselves stay unread.
 """
 
 from maxq.store.timer.timer_message_store import TimerMessageStore

@@ -4,14 +4,13 @@ Runs where the group's master is, or the slave that acts as one. A round (transa
 half messages in their order:
 
 * checked transactionCheckMax times, or in the log for longer than fileReservedTime (store/retention/trusted_time.py):
-given up,
-  moved to TRANS_CHECK_MAX_TIME_TOPIC;
-* inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is; * younger than transactionTimeOut: the round ends,
-what comes behind is younger still; * a message whose copy is refused because of its size is asked about without a copy;
-only this process knows how often; * else it is written again at the end of the half topic, with its number of checks,
-and one producer of its group is
-  asked; its answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
-  In a DLedger group it is asked when the copy is committed: an answer that came before would name what nobody can read.
+  given up, moved to TRANS_CHECK_MAX_TIME_TOPIC;
+* inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is;
+* younger than transactionTimeOut: the round ends, what comes behind is younger still;
+* a message whose copy is refused because of its size is asked about without a copy; only this process knows how often;
+* else it is written again at the end of the half topic, with its number of checks, and one producer of its group is
+  asked; its answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked. In a
+  DLedger group it is asked when the copy is committed: an answer that came before would name what nobody can read.
 
 Where it differs from Java (docs/explanation/differences.md): Java writes half messages again that are inside their
 immunity time or have no producer online, and counts the latter as checked, so that after some minutes without producers

@@ -174,7 +174,7 @@ class TransactionalMessageService:
         """Store the message of a transaction in its real topic.
 
         Returns:
-            What to answer the producer, or why the commit is refused.
+            The answer to the producer, or the reason why the commit is refused.
         """
         found = self._prepared_message(header)
         if isinstance(found, Refusal):
@@ -209,7 +209,7 @@ class TransactionalMessageService:
     def commit_on_fast_path(
         self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None, msg_id: bytes
     ) -> bool:
-        """Commit the half messages of EndPath: open ones of this run that are no copies and have no delay. Call
+        """Commit the half messages of EndPath: open ones of this run that are not copies and have no delay. Call
         `store.appended` after one or several. Returns False, without a change, if the message must take `commit`.
 
         Args:

@@ -72,10 +72,10 @@ class BatchDelivery:
     """A broker's part of a decided batch.
 
     Attributes:
-        piece: everything before this request is delivered or lost.
-        messages: so is everything of it but these; None: all of it is open.
-        step_end: physical offset behind the step entry that began it; -1: what is said above is certain. Else some of
-            the open messages may be in the log from there on.
+        piece: number of the request; all before it are delivered or lost.
+        messages: the messages of this request that are not delivered or lost; None: all of it is open.
+        step_end: physical offset behind the step entry that began it; -1: what is said above is certain. Otherwise some
+            of the open messages may be in the log from there on.
     """
 
     batch: int
@@ -116,9 +116,9 @@ class Application:
     """The state of one writer.
 
     Attributes:
-        batch: the last that was decided here; None: none was, this broker is not its coordinator.
-        decision: of that batch, as it was given.
-        decision_end: physical offset behind its entry.
+        batch: the last batch that was decided here; None: no batch was, because this broker is not the coordinator.
+        decision: the decision about that batch, unchanged.
+        decision_end: physical offset behind the entry of the decision.
         last_ms: wall time of the last entry.
         coordinator: name of the broker that decides; empty: not known here.
         damaged_at: physical offset of a damaged entry that may have been this application's, and later than all that
@@ -135,7 +135,8 @@ class Application:
 
     @property
     def is_unknown(self) -> bool:
-        """Return whether no entry told of it, or only entries that mean nothing without those before them."""
+        """Return whether the ledger has no entry of this application, or only entries that mean nothing without lost
+        earlier ones."""
         return self.batch is None and self.delivery is None and not self.coordinator
 
     def to_json(self) -> dict[str, Any]:

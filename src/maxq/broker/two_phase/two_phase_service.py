@@ -132,7 +132,7 @@ class TwoPhaseService:
         """Decide durably which requests a batch consists of, unless that was decided before.
 
         Returns:
-            What holds: the first decision.
+            The decision that holds, which is the first one.
 
         Raises:
             RequestRefusedError: a later batch was decided before; an entry that may be this one is damaged; or this

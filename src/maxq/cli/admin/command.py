@@ -1,4 +1,4 @@
-"""What all admin commands have in common: the name server, a connected Admin, the forms of output."""
+"""Shared parts of all admin commands: the name server, a connected Admin, the forms of output."""
 
 import asyncio
 import inspect

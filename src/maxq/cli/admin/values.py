@@ -1,4 +1,4 @@
-"""What values of options may be, where typer's types do not say it."""
+"""Checks of option values that typer's types do not express."""
 
 import inspect
 from collections.abc import Iterable, Mapping

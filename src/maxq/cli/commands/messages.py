@@ -111,7 +111,7 @@ def produce(
 
 
 class _LineError(ConfigError):
-    """Raised when a line of the input is no message."""
+    """Raised when a line of the input is not a message."""
 
 
 class _Sent:
@@ -233,7 +233,7 @@ async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, ti
     """Send all lines as they come; `sent` knows at any time how many there were, and how long it took from the first.
 
     Raises:
-        _LineError: a line is no message; those before it were sent.
+        _LineError: a line is not a message; those before it were sent.
         KeyboardInterrupt: Ctrl-C; what had been read was sent. A second one does not wait for that.
     """
     started = time.monotonic()

@@ -3,8 +3,8 @@
 One process is one event loop and one core; this is how a machine's cores are used. Worker i has the broker name with
 `-i` behind it, its ports 10 · i above, and its own folder below the store's.
 
-Each worker's standard input is a pipe of which we hold the other end. What `--set` gave us we write into it, as one
-line of JSON (`--settings-from-input`): there may be secrets in it, and everybody on the machine sees the arguments of a
+Each worker's standard input is a pipe of which we hold the other end. The values of `--set` are written to it as one
+line of JSON (`--settings-from-input`): they may contain secrets, and everybody on the machine sees the arguments of a
 process. After that we write nothing. Should we be killed, the kernel closes the pipe, and the workers shut down in good
 order (`--end-with-input`).
 """

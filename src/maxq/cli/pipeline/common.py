@@ -38,8 +38,8 @@ def reading(namesrv: str, options: list[str] | None) -> dict[str, str]:
 
 
 def format_options(options: list[str] | None) -> dict[str, str]:
-    """Return the options of format("rocketmq") that are given by hand, and TLS and credentials of the command's
-    connection where these say nothing of them."""
+    """Return the options of format("rocketmq") from the command line, with TLS and credentials of the command's
+    connection unless these options set them."""
     given = split_assignments(options or (), option="--option")
     names = {name.lower() for name in given}
     found: dict[str, str] = {}
@@ -62,7 +62,7 @@ def need_name_server(options: Mapping[str, str]) -> None:
     """Check before Spark starts that a name server answers: reads wait for one, `rocketmq.brokerWait` long.
 
     Args:
-        options: of format("rocketmq"); without `rocketmq.namesrv` nobody is asked.
+        options: options of format("rocketmq"); without `rocketmq.namesrv` no name server is asked.
 
     Raises:
         ConfigError: one of the connection's is wrong.

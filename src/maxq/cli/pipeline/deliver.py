@@ -1,4 +1,5 @@
-"""`maxq pipeline deliver`: what an application that will not come back had decided, and did not get to deliver."""
+"""`maxq pipeline deliver`: delivers the last decided batch of an application that ended before delivering it and will
+not run again."""
 
 from typing import Annotated
 

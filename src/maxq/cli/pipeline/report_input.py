@@ -1,4 +1,4 @@
-"""What the commands that make reports share: where the page goes, and which messages it is made of."""
+"""Shared options of the commands that make reports: the page's file, and the messages that it covers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

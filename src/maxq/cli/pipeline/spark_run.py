@@ -1,4 +1,4 @@
-"""What all commands on Spark have in common: the session, the formats, a progress bar, errors in one line.
+"""Shared parts of all commands on Spark: the session, the formats, a progress bar, errors in one line.
 
     with spark_run("archive", spark_options, quiet=as_json) as spark:
         …

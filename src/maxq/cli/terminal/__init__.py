@@ -1,4 +1,4 @@
-"""What commands share at a terminal.
+"""Parts of commands that deal with the terminal.
 
 `report.py` is what a command found, in the form that was asked for; `progress.py`, `times.py` and `message_json.py`
 are how it looks. `error_text.py`, `near_names.py` and `ends.py` are about what went wrong, `ctrl_c.py` and

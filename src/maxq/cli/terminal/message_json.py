@@ -10,7 +10,7 @@ from maxq.protocol.message.message import Message, MessageExt
 
 
 def message_object(message: MessageExt) -> dict[str, Any]:
-    """Return all fields of a stored message, named as `maxq store messages` names them; a body that is no UTF-8 is
+    """Return all fields of a stored message, named as `maxq store messages` names them; a body that is not UTF-8 is
     `bodyBase64`."""
     found: dict[str, Any] = {
         "topic": message.topic,

@@ -2,7 +2,7 @@
 
 `maxq consume` commits what the reader of its output has taken out of the pipe, and `maxq produce` takes a line out of
 its pipe when the message made of it was acknowledged. So `maxq consume … | maxq produce …` loses nothing, whichever of
-the two is interrupted or killed. Of other files, and of terminals, what was written counts as taken.
+the two is interrupted or killed. For other files, and for terminals, written lines count as taken.
 """
 
 import asyncio

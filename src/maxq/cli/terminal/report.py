@@ -1,4 +1,4 @@
-"""What a command has found, in the form that was asked for: text, --json, --table or --csv.
+"""The result of a command in the requested form: text, --json, --table or --csv.
 
 Text is what mqadmin prints, as far as scripts may depend on it: column heads that begin with '#', padded columns. rich
 is imported for --table only.

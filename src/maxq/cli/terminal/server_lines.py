@@ -1,4 +1,4 @@
-"""What servers say on standard output: text at a terminal, and elsewhere one JSON object a line.
+"""The lines that servers print on standard output: text at a terminal, and elsewhere one JSON object a line.
 
 At a terminal the first line says which server is ready; every other line is one fact:
 

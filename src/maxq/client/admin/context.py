@@ -1,4 +1,4 @@
-"""What the parts of Admin share: calls, and who the brokers of a topic, group or cluster are."""
+"""Shared parts of Admin: calls, and finding the brokers of a topic, group or cluster."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What MaxQ brokers alone can tell or do: where the time of sends goes, purging topics."""
+"""Requests that only MaxQ brokers know: where the time of sends goes, purging topics."""
 
 from typing import Any
 

@@ -40,8 +40,8 @@ class StaticTopicAdmin:
     async def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
         """Create a static topic with so many global queues, or extend one to that number.
 
-        Clients see the new queues when all of them are there. What a command before has begun and not finished is
-        finished first.
+        Clients see the new queues when all of them are there. A change that an earlier command began and did not finish
+        is finished first.
 
         Args:
             force: replace what brokers have; queues whose broker is away begin anew, and their messages are lost.
@@ -75,7 +75,7 @@ class StaticTopicAdmin:
         """Move the queues of a static topic to these brokers.
 
         Writing goes on at the new brokers as soon as the old ones have been told; readers find the old messages where
-        they are. What a command before has begun and not finished is finished first. Raises as `create`.
+        they are. A change that an earlier command began and did not finish is finished first. Raises as `create`.
         """
         masters = await self._masters()
         names = self._known(broker_names, masters)

@@ -97,8 +97,8 @@ class TopicAdmin:
         """Delete a topic on one broker (215).
 
         Args:
-            follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; MaxQ's answers
-                that it does what its master does, and that is no error.
+            follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; A MaxQ slave
+                answers that it does what its master does, which is not an error.
         """
         try:
             await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))

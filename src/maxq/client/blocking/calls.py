@@ -1,7 +1,7 @@
 """The methods of the blocking producer and admin client that are made from those of the asynchronous ones (face.py).
 
-Those of Admin's parts are made when they are first used, for each part is a module that few programs need. The stub
-`calls.pyi` is written by `python -m tests.unit.client.blocking.blocking_stubs`.
+The methods of Admin's parts are made when they are first used, because each part is a module that few programs need.
+The stub `calls.pyi` is written by `python -m tests.unit.client.blocking.blocking_stubs`.
 """
 
 import importlib

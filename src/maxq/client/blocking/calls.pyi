@@ -83,7 +83,7 @@ class ProducerCalls(Face[Producer], metaclass=ABCMeta):
             Its id.
 
         Raises:
-            ClientError: the handle is none, or the topic is one of a consumer group.
+            ClientError: the handle is invalid, or the topic belongs to a consumer group.
             BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
         """
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
@@ -522,8 +522,8 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
     def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
         """Create a static topic with so many global queues, or extend one to that number.
 
-        Clients see the new queues when all of them are there. What a command before has begun and not finished is
-        finished first.
+        Clients see the new queues when all of them are there. A change that an earlier command began and did not finish
+        is finished first.
 
         Args:
             force: replace what brokers have; queues whose broker is away begin anew, and their messages are lost.
@@ -537,7 +537,7 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
         """Move the queues of a static topic to these brokers.
 
         Writing goes on at the new brokers as soon as the old ones have been told; readers find the old messages where
-        they are. What a command before has begun and not finished is finished first. Raises as `create`.
+        they are. A change that an earlier command began and did not finish is finished first. Raises as `create`.
         """
     def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
         """Return each broker's part of a static topic.
@@ -585,8 +585,8 @@ class TopicCalls(Part[TopicAdmin]):
         """Delete a topic on one broker (215).
 
         Args:
-            follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; MaxQ's answers
-                that it does what its master does, and that is no error.
+            follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; A MaxQ slave
+                answers that it does what its master does, which is not an error.
         """
     def delete_in_name_servers(
         self, topic: str, cluster: str | None = None, *, servers: Sequence[str] | None = None

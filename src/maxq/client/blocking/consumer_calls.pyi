@@ -139,7 +139,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
 
         Raises:
             RemotingError, BrokerError: it may come again.
-            WrongArgumentError: it is no message that `receive` returned.
+            WrongArgumentError: it is not a message that `receive` returned.
         """
     def ack_all(self, messages: Sequence[MessageExt]) -> None:
         """Acknowledge many messages, in one request for each broker. Raises as `ack`."""
@@ -151,10 +151,10 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
             suspend: it is not counted as a try when it comes again.
 
         Raises:
-            BrokerError: with code 13 its invisible time was over, and somebody else may have it; otherwise, nobody
-                knows until when it is invisible.
+            BrokerError: with code 13 its invisible time has ended, and another member may have it; otherwise it is
+                unknown until when it is invisible.
             RemotingError: nobody knows until when it is invisible.
-            WrongArgumentError: it is no message that `receive` returned.
+            WrongArgumentError: it is not a message that `receive` returned.
         """
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
         """Receive messages of a topic.

@@ -33,7 +33,7 @@ class Face(ABC, Generic[Client]):
     Args:
         of: the asynchronous class.
         calls: names of its methods that can be called while the client runs; None: all that are public.
-        before_start: names of methods that may be called before the start as well. Then they only note something, and
+        before_start: names of methods that may be called before the start as well. Then they only record something, and
             never wait.
     """
 

@@ -3,8 +3,8 @@
 A coroutine listener, or a plain one without an executor, is called by a fixed number of workers (asyncio tasks) that
 take batches from one queue. A plain listener with an executor is called on its threads (`CallThreads`), and the loop
 hears of every result as it comes. Before each call the consumer looks whether the batch is still its own and whether it
-is to stop. What a listener did not finish goes back to the broker, which delivers it again later; if even that fails,
-it is tried again here after 5 s. Until then its offset is not committed, so nothing is lost.
+is to stop. Messages that a listener did not finish go back to the broker, which delivers them again later; if that
+fails, too, they are tried again here after 5 s. Until then its offset is not committed, so nothing is lost.
 
 Source: apache/rocketmq client/impl/consumer/ConsumeMessageConcurrentlyService.java.
 """
@@ -273,7 +273,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._done_with(request)
 
     async def _hand_back(self, request: ConsumeRequest, failed: list[MessageExt]) -> list[MessageExt]:
-        """Send failed messages back to the broker. Those that it refuses are tried again here after 5 s.
+        """Send failed messages back to the broker. Messages that it refuses are tried again here after 5 s.
 
         Returns:
             Those we are rid of.

@@ -25,7 +25,7 @@ class ListenerCaller:
     Args:
         listener: plain function or coroutine function.
         executor: where plain functions run; None: on the event loop, for functions that do not block.
-        later: what an exception counts as.
+        later: the result that an exception counts as.
         group: the consumer group, for the log and for its retry topic.
         hooks: called around every call, where the listener runs.
         ending: of the consumer, whose shutdown waits for calls.

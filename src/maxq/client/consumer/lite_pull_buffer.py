@@ -1,4 +1,4 @@
-"""What a lite pull consumer has pulled ahead and not yet given out.
+"""The messages that a lite pull consumer has pulled and not yet delivered.
 
 Source: apache/rocketmq
 client/impl/consumer/{AssignedMessageQueue,DefaultLitePullConsumerImpl.consumeRequestCache}.java."""

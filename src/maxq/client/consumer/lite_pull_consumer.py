@@ -2,8 +2,8 @@
 (`commit`).
 
 Either `subscribe` (queues are shared with the other members of the group, and may come and go) or `assign` (these
-queues, whoever else reads them). One task per queue pulls ahead into a buffer; `poll` takes from it. What `poll` gave
-out counts as done when the same task (or thread, of the blocking client) calls `poll` again, and is committed by the
+queues, whoever else reads them). One task per queue pulls ahead into a buffer; `poll` takes from it. Messages from
+`poll` count as done when the same task (or thread, of the blocking client) calls `poll` again, and is committed by the
 timer (auto_commit) or by `commit`.
 
 Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/
@@ -287,8 +287,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     # --- poll ---
 
     async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Return the next messages of one queue, in order. Those of this task's last poll count as done. Several tasks
-        may poll: what each got is done when it polls again, or has returned.
+        """Return the next messages of one queue, in order. The messages of this task's last poll count as done. Several
+        tasks may poll: what each got is done when it polls again, or has returned.
 
         Args:
             timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
@@ -437,14 +437,14 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     def take_back(self, owner: object, *, unless: list[Fetched] | None) -> None:
         """Make the next poll return again what the last one returned to `owner`, which was interrupted before it could
-        use it. What `owner` had before (`unless`) stays with it, or is done."""
+        use it. The messages that `owner` had before (`unless`) stay with it, or are done."""
         if self._buffer.take_back(owner, unless):
             self._buffer.wake()
 
     def _finish_for(self, owner: object) -> None:
         """Count as done what `owner` got last, and what tasks got that have ended since (`asyncio.wait_for` makes a
-        task of each poll). What a failed task got is not done: it is delivered again after a new start or to another
-        member. The same holds for what an ended thread got, because how it ended is unknown."""
+        task of each poll). The messages of a failed task are not done: they are delivered again after a restart or to
+        another member. The same holds for what an ended thread got, because how it ended is unknown."""
         ended = 0
         for other in list(self._buffer.given_out):
             if other is owner:

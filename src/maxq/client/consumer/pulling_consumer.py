@@ -152,7 +152,7 @@ class PullingConsumer(GroupConsumer[Config]):
             pull: one pull, or several as PullAPIWrapper.pull makes them; None: there is nothing to take, pull again.
             take_found: gets the result of a pull that found something, unless another member may have the queue.
                 Returns whether the same may be asked for again at once; None: it was not taken.
-            take: gets what came of the last pull.
+            take: is called with the result of the last pull.
             after_standstill: called when this process stood still for so long that another member may have the queue.
         """
         failure: Exception | None = None

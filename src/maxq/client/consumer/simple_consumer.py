@@ -1,5 +1,5 @@
 """SimpleConsumer: the application asks for messages (`receive`), each of which is its own until its invisible time is
-over, and says of each what becomes of it: done (`ack`), or give it again then (`change_invisible_duration`).
+over, and reports each as done (`ack`), or says when it should be delivered again (`change_invisible_duration`).
 
 No queue belongs to a member of the group: there is no rebalance, and any number of members share even one queue. The
 broker keeps the group's place.
@@ -227,7 +227,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
         Raises:
             RemotingError, BrokerError: it may come again.
-            WrongArgumentError: it is no message that `receive` returned.
+            WrongArgumentError: it is not a message that `receive` returned.
         """
         self._running()
         check_received(message)
@@ -247,10 +247,10 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
             suspend: it is not counted as a try when it comes again.
 
         Raises:
-            BrokerError: with code 13 its invisible time was over, and somebody else may have it; otherwise, nobody
-                knows until when it is invisible.
+            BrokerError: with code 13 its invisible time has ended, and another member may have it; otherwise it is
+                unknown until when it is invisible.
             RemotingError: nobody knows until when it is invisible.
-            WrongArgumentError: it is no message that `receive` returned.
+            WrongArgumentError: it is not a message that `receive` returned.
         """
         self._running()
         check_received(message)

@@ -10,8 +10,9 @@ may have taken its place within a second. So:
     it is silent, and no route names it as a master (any more)            its connection is closed: what waits fails,
                                                                           and is tried again where the route leads
 
-A silent master that nobody replaces keeps its connection: what it holds may still be answered. The same holds for an
-attempt to connect to a master: a machine that is gone refuses nothing, and who has just come would wait for it alone.
+A silent master that no other broker replaces keeps its connection: requests that it holds may still be answered. The
+same holds for an attempt to connect to a master: a machine that is gone refuses nothing, and who has just come would
+wait for it alone.
 """
 
 import logging

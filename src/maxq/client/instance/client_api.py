@@ -210,8 +210,8 @@ class MQClientAPI:
     async def check_client_config(
         self, address: str, client_id: str, group: str, namespace: str, subscription: SubscriptionData
     ) -> None:
-        """Ask whether a broker understands an expression that is no TAG expression. Raises BrokerError with code 23 or
-        1 if not."""
+        """Ask whether a broker understands an expression that is not a TAG expression. Raises BrokerError with code 23
+        or 1 if not."""
         body = CheckClientRequestBody(client_id, group, subscription, namespace or None)
         await self.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body.encode())
 

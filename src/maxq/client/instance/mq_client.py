@@ -183,7 +183,7 @@ class MQClientInstance:
 
     async def _close_at_the_end_of_the_loop(self) -> AsyncGenerator[None, None]:
         """Close all connections when the event loop ends, which closes its asynchronous generators then: brokers would
-        count a member that nobody shut down for two minutes, and give nobody else its queues."""
+        otherwise count a member that was not shut down for two minutes, and give its queues to no other member."""
         try:
             yield
         finally:

@@ -32,7 +32,8 @@ JsonPieces = tuple[bytes, bytes, bytes]
 
 
 class Pulls(Protocol):
-    """The fields of a stream's pulls, and the receiver of the answers. What its methods raise ends the stream."""
+    """The fields of a stream's pulls, and the receiver of the answers. An exception from its methods ends the
+    stream."""
 
     @property
     def header(self) -> Mapping[str, str]:

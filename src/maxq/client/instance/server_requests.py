@@ -1,4 +1,4 @@
-"""What brokers ask of their clients: 39, 40, 220, 221, 307, 309, 326.
+"""Requests of brokers to their clients: 39, 40, 220, 221, 307, 309, 326.
 
 Source: apache/rocketmq client/impl/ClientRemotingProcessor.java.
 """

@@ -134,7 +134,7 @@ class ArrowSends:
             await self._post_full()
 
     async def _take(self, piece: Any) -> bool:
-        """Encode rows. Returns False if one of them is no message; those before it are encoded."""
+        """Encode rows. Returns False if one of them is not a message; those before it are encoded."""
         if self._names.keys() & {"queueId", "partition", "shardingKey", "key"} and not await self._learn_queues(piece):
             return False
         try:

@@ -108,7 +108,7 @@ class ManySends:
         await self._window.wait(asyncio.get_running_loop(), wake_at)
 
     def _are_on_their_way(self) -> bool:
-        """Return whether messages have no result yet. Those whose first try failed are tried further."""
+        """Return whether messages have no result yet. Messages whose first try failed are retried."""
         window = self._window
         if window.failed:
             failed, window.failed = window.failed, []
@@ -188,7 +188,7 @@ class ManySends:
 
 
 def _size(message: Message) -> int:
-    """Return the bytes of a body; 0 if it is none."""
+    """Return the size of a body in bytes; 0 if it is not a valid body."""
     body = getattr(message, "body", None)
     return len(body) if isinstance(body, bytes) else 0
 

@@ -57,7 +57,7 @@ def property_text(message: Message) -> str:
     """Encode the properties of a message for the wire.
 
     Raises:
-        ClientError: one is no text, or would be read as another; or they are too long; says which, or by how much.
+        ClientError: one is not a text, or would be read as another; or they are too long; says which, or by how much.
     """
     try:
         text = encode_properties(message.properties)

@@ -180,8 +180,8 @@ class MessageSender:
         group: producer group as it travels.
 
     Attributes:
-        preparer: makes of a message what `send` takes.
-        fast: takes messages about which nothing is special; None: all are, because of hooks, signatures, or the like.
+        preparer: turns a message into the prepared form that `send` needs.
+        fast: sends ordinary messages; None: all messages need the slow path, because of hooks, signatures, or the like.
         for_threads: the same for other threads than the loop's, once they were asked for.
     """
 

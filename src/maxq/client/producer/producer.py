@@ -511,7 +511,7 @@ class Producer:
             Its id.
 
         Raises:
-            ClientError: the handle is none, or the topic is one of a consumer group.
+            ClientError: the handle is invalid, or the topic belongs to a consumer group.
             BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
         """
         sender = self._running()

@@ -2,9 +2,9 @@
 
     half message sent → local transaction executed → its outcome told to the broker, which delivers or forgets
 
-What the broker is not told, it asks for later, any producer of the group: `check_local_transaction`. So the outcome of
-a local transaction must be stored where another process can read it, a database for example, and must not change once
-it was reported.
+If the broker is not told the outcome, it asks any producer of the group for it later: `check_local_transaction`. So the
+outcome of a local transaction must be stored where another process can read it, a database for example, and must not
+change once it was reported.
 
 The broker's answer to the outcome is waited for (Java sends it one-way and hopes): `end_error` of the result says
 whether it could be told. A transaction whose end could not be told is asked for later and is not lost.
@@ -316,7 +316,7 @@ class TransactionProducer(Producer):
 
 
 def checked_state(answer: object) -> LocalTransactionState:
-    """Return the state that a listener returned. Raises TypeError if that is no state."""
+    """Return the state that a listener returned. Raises TypeError if that is not a state."""
     if answer is None:
         return LocalTransactionState.UNKNOW
     if not isinstance(answer, LocalTransactionState):

@@ -1,4 +1,4 @@
-"""What consumers give out as Arrow columns (`LitePullConsumer.poll_arrow`). pyarrow is loaded with the first call."""
+"""Messages as Arrow columns for consumers (`LitePullConsumer.poll_arrow`). pyarrow is loaded with the first call."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

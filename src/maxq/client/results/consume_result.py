@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumeResult(Enum):
-    """What a listener decides about the messages that it was called with."""
+    """A listener's decision about the messages that it was called with."""
 
     SUCCESS = "SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"  # concurrent: deliver the messages again later

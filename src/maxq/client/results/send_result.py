@@ -32,7 +32,7 @@ class SendResult(NamedTuple):
     """Where a message was stored.
 
     Attributes:
-        send_status: how safely; the message is stored in every case.
+        send_status: how safely the message is stored; it is stored in every case.
         msg_id: the id that the client gave it (UNIQ_KEY); of a batch, its messages' ids joined by commas.
         message_queue: topic, broker and number of the queue.
         queue_offset: its place in the queue; of a batch, that of the first message.

@@ -1,7 +1,7 @@
 """AsyncTraceDispatcher: takes trace records of one producer or consumer and sends them, in batches, in the background.
 
-`append` costs a list append and never fails: when more wait than the limit, the newest is dropped and counted. What
-waits goes out when a batch is full or 5 s have passed, in messages of the trace topic whose KEYS are ids and keys of
+`append` costs a list append and never fails: when more wait than the limit, the newest is dropped and counted. Waiting
+records are sent when a batch is full or 5 s have passed, in messages of the trace topic whose KEYS are ids and keys of
 all records in them. A trace that cannot be sent is dropped, with one warning a minute: no send or consumption ever
 waits for its trace.
 

@@ -46,7 +46,7 @@ def entry_of(filesystem: fs.FileSystem, root: str, path: str, run: str) -> FileE
     """Return the manifest's entry for the file `path` below `root`.
 
     Raises:
-        OSError, pyarrow.ArrowInvalid: it cannot be read, or is no Parquet file.
+        OSError, pyarrow.ArrowInvalid: it cannot be read, or is not a Parquet file.
     """
     full = f"{root}/{path}"
     crc, size = crc_of(filesystem, full)

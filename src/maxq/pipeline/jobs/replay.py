@@ -64,7 +64,7 @@ class ReplayConfig:
             directories.
         archive: the archive's folder …
         store: … or store directories.
-        record: file of what is done; None: nothing is recorded, and nothing passed over.
+        record: file that records what was sent; None: nothing is recorded, and nothing passed over.
         exactly_once: needs MaxQ brokers.
         piece_bytes: of archive files, about, between two lines of the record.
     """

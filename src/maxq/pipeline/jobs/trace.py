@@ -37,7 +37,7 @@ _BY: Final = ("measure", "topic", "groupName", "client")
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """What a trace analysis is asked for.
+    """The options of a trace analysis.
 
     Attributes:
         source: the trace topics to read.
@@ -65,7 +65,7 @@ class TraceSettings:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """What a trace analysis found; times and durations in milliseconds. Rows have the columns of the transforms they
+    """The result of a trace analysis; times and durations in milliseconds. Rows have the columns of the transforms they
     come from.
 
     Attributes:

@@ -44,7 +44,7 @@ class WriteOptions:
         batch_bytes: of one request, about.
         requests_in_flight: at each broker.
         rows_per_second: of each task, at most; None: as fast as it goes.
-        keep_properties: names that RocketMQ reserves and that the column properties may set all the same.
+        keep_properties: names that RocketMQ reserves, which the column properties may still set.
     """
 
     connection: ConnectionOptions

@@ -49,7 +49,7 @@ class Losses:
         self._note(error.what, 0 if end is None else end - first)
 
     def bytes_of(self, place: str, reason: str) -> None:
-        """Report that bytes of a store's log are no records although they should be; the number of lost messages is
+        """Report that bytes of a store's log are not records although they should be; the number of lost messages is
         unknown.
 
         Raises:

@@ -8,8 +8,8 @@
     report.plot(lines([Series("p99", times, values)], y=Unit.MILLIS), "Latency over time")
     report.write(Path("audit.html"))
 
-Whatever text is given is text on the page: topics, keys and bodies come from strangers. Markup is escaped, control and
-direction characters are shown as their numbers, long values are cut, and the page forbids scripts and loading.
+All given text is escaped on the page, because topics, keys and bodies come from strangers. Markup is escaped, control
+and direction characters are shown as their numbers, long values are cut, and the page forbids scripts and loading.
 """
 
 import html
@@ -110,7 +110,7 @@ class ReportPage:
         return self._add(f"<p>{_escaped(text, 10 * _TEXT_MAX)}</p>")
 
     def warning(self, text: str) -> Self:
-        """What the reader must know before trusting the numbers."""
+        """Add a warning that the reader must see before trusting the numbers."""
         return self._add(f'<p class="warning" role="note">{_escaped(text, 10 * _TEXT_MAX)}</p>')
 
     def table(

@@ -178,8 +178,8 @@ def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any
     """Deliver a decided batch.
 
     Args:
-        tells_again: a loss is an error also if the batch was delivered before. Else it is only logged then, because
-            the run that wrote the batch was told, or died.
+        tells_again: a loss is an error also if the batch was delivered before. Otherwise it is only logged, because the
+            run that wrote the batch was told, or was killed.
 
     Raises:
         PipelineError: some of its messages are lost.

@@ -62,9 +62,9 @@ class FilesPartition:
     """The work of one task that reads files.
 
     Attributes:
-        path: the store, as the option says it.
-        piece: of the log; None: each message is fetched from its own place.
-        ranges: what to take.
+        path: the store's folder, as the option gives it.
+        piece: the piece of the log to read; None: each message is fetched from its own place.
+        ranges: the queue offsets to return.
     """
 
     path: str

@@ -91,7 +91,8 @@ def is_same_topic(queue: MessageQueue, then: Incarnations, now: Incarnations) ->
 
 
 def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
-    """Return the incarnations that a stream's offsets hold. Those that are 0 are left out, except of static topics."""
+    """Return the incarnations that a stream's offsets hold. Incarnations of 0 are left out, except those of static
+    topics."""
     return {
         (topic, broker): queues[INCARNATION]
         for topic, brokers in value.items()

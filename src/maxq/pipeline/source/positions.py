@@ -109,7 +109,7 @@ class QueueEnds:
     """Where the queues of one plan end.
 
     Attributes:
-        seen: what brokers told. What a master has told stays if a slave, which may lag, answers a later question.
+        seen: what brokers told. The answer of a master is kept if a slave, which may lag, answers a later question.
     """
 
     def __init__(self, client: WireClient, queues: Iterable[MessageQueue]) -> None:

@@ -1,4 +1,5 @@
-"""What MaxQ changes in a Python worker of Spark: what its garbage collector looks at, and how errors are shown."""
+"""MaxQ's changes in a Python worker of Spark: which objects its garbage collector examines, and how errors are
+shown."""
 
 import gc
 import os
@@ -36,7 +37,7 @@ def freeze_modules() -> None:
 
     Spark's worker collects after every task and every answer to the driver (pyspark/daemon.py), which over the modules
     of PySpark, pyarrow and MaxQ takes 35 ms of CPU; what pyarrow loads when it is first used is a third of it. Nothing
-    happens in a process that is no worker of Spark.
+    happens in a process that is not a worker of Spark.
     """
     loaded = len(sys.modules)
     if loaded > _Frozen.modules and _is_worker():

@@ -1,8 +1,8 @@
 """Views of a Spark session: every topic, what the cluster says of itself, the tables of a store directory.
 
 `spark.sql` knows them by name. `Views.sql` also finds topics that came since, and names near ones for a topic that is
-not there. What a query reads of them is the session's to decide (maxq.pipeline.session): the columns that it uses, and
-what its conditions leave.
+not there. The session (maxq.pipeline.session) decides what a query reads of them: the columns that it uses, and the
+rows that its conditions leave.
 
     views = register(spark, namesrv="127.0.0.1:9876")
     views.declare_json("Orders", "id BIGINT, price DOUBLE")
@@ -108,7 +108,7 @@ class Views:
         return sorted(topic for topic in found if not is_own_topic(topic))
 
     def tables(self) -> dict[str, tuple[str, dict[str, str]]]:
-        """Return the views that are no messages: name → format and options."""
+        """Return the views that are not messages: name → format and options."""
         found: dict[str, tuple[str, dict[str, str]]] = {}
         if self._wire:
             for table, name in CLUSTER_VIEWS.items():

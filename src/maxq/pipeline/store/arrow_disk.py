@@ -1,4 +1,4 @@
-"""What pyarrow.fs opens (`s3://…`, `hdfs://…`), as a disk that is only read."""
+"""File systems that pyarrow.fs opens (`s3://…`, `hdfs://…`), as read-only disks."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePath, PurePosixPath

@@ -2,9 +2,9 @@
 
 A piece takes the records that begin in it. Where it does not begin with a file, the records before it lead to the first
 of them: a client may have sent a body that looks like records (magic, size, parts, body CRC, and even their physical
-offsets), and whoever begins within it takes them for messages. So a piece is looked at from the longest record's length
-before it on: a body in which the look begins has ended where the piece begins. Damage is passed over and noted by the
-piece that holds the record before it; files of a broker that is writing are read up to the last whole record.
+offsets), and whoever begins within it takes them for messages. So a piece is examined from one longest record before
+its beginning: a body in which the examination begins has ended where the piece begins. Damage is passed over and noted
+by the piece that holds the record before it; files of a broker that is writing are read up to the last whole record.
 """
 
 import logging
@@ -156,7 +156,8 @@ def _holds_records(view: memoryview, data_end: int, file: DataFile) -> bool:
 class PieceReader:
     """Reads one piece.
 
-    After `rows` is used up, `corruption` says what was passed over, and `expired` whether the file was gone.
+    After `rows` is used up, `corruption` lists the bytes that were skipped, and `expired` says whether the file was
+    gone.
     """
 
     def __init__(self, disk: Disk, piece: LogPiece, *, max_rows: int = MAX_ROWS) -> None:

@@ -1,5 +1,5 @@
 """Which topics of a store are the broker's own. Jobs and views that are given no topics leave these out, as they do the
-topics that a cluster names as its own: half messages, also those that were given up, are no messages of users.
+topics that a cluster names as its own: half messages, also those that were given up, are not messages of users.
 
 Source: common/topic/TopicValidator.java.
 """

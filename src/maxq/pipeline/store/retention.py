@@ -1,8 +1,8 @@
 """Does the disk hold what retention asks for? Arithmetic; free of Spark.
 
 A broker deletes files of its log that are older than fileReservedTime, and also younger ones when the disk is fuller
-than diskMaxUsedSpaceRatio. So a log that grows evenly stops growing at rate × fileReservedTime, unless the disk says
-stop before, and then less is kept than was asked for.
+than diskMaxUsedSpaceRatio. So a log that grows evenly stops growing at rate × fileReservedTime, unless the disk is full
+before that, so that less is kept than the setting says.
 """
 
 import re

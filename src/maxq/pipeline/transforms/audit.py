@@ -1,4 +1,4 @@
-"""What the log says beside what queues and index have → faults.
+"""Compares the entries that the log requires with those of queues and index, and returns the faults.
 
 Faults: store, file, position (byte in the file; null where there is no place), kind, expected, found.
 """

@@ -28,7 +28,8 @@ def body_json(schema: str | StructType, body: str = "body") -> Column:
 
 
 def declared_schema(text: str) -> str:
-    """Return the same text. Raises ConfigError if it is no schema: Spark's error would name all columns of the view."""
+    """Return the same text. Raises ConfigError if it is not a schema, because Spark's error would name all columns of
+    the view."""
     try:
         StructType.fromDDL(text)
     except ParseException:
@@ -43,7 +44,7 @@ def infer_body_schema(messages: DataFrame, sample: int = _SAMPLE) -> str:
 
     Args:
         messages: with a column `body`.
-        sample: how many to look at; those that are no JSON object are passed over.
+        sample: how many to look at; those that are not JSON objects are passed over.
 
     Raises:
         PipelineError: none of them is a JSON object.

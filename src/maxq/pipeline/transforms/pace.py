@@ -1,4 +1,4 @@
-"""How fast messages go out again: so many a second, or with the distances in time that they had.
+"""The pace of a replay: a number of messages per second, or the original distances in time.
 
 The rows of a queue stay in their order. Tasks share the rate, so one that has more than its share of the rows takes
 longer: the rate is an upper bound. The sink holds the rows back (sink_task).

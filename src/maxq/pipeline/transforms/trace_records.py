@@ -2,8 +2,8 @@
 
 The layout is that of protocol/message/message_trace.py; here records are columns.
 
-Clients print null as `null`. A batch is one Pub whose msgId is the ids of its messages with commas between them. What
-Java's decoder would throw at is a row with a `fault` here.
+Clients print null as `null`. A batch is one Pub whose msgId is the ids of its messages with commas between them.
+Records at which Java's decoder would throw are rows with a `fault` here.
 
 Source: apache/rocketmq client/trace/TraceDataEncoder.java, TraceView.java (the client's host is the sender's of the
 trace message).

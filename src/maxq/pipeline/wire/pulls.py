@@ -61,7 +61,7 @@ class PullSettings:
     Attributes:
         group: whose rights count; TOOLS_GROUP for readers without group.
         expression, expression_type: what the broker selects by (TAG or SQL92).
-        hint: another selection, which only spares bytes: a broker that refuses it is asked without.
+        hint: a further selection that only saves bytes; a broker that refuses it is asked without it.
         omit: parts of records that nobody needs (maxqOmit).
         fetch_bytes: of one answer, as far as the broker can.
     """

@@ -96,7 +96,7 @@ class ReportedOffset(NamedTuple):
 
 
 class _Told(NamedTuple, Generic[T]):
-    """What a server told, and when it was asked (monotonic)."""
+    """A server's answer, and when it was asked (monotonic ms)."""
 
     asked_ms: int
     value: T
@@ -276,7 +276,7 @@ class WireClient:
         """Ask on the kept connection, or on a new one if the server has closed it meanwhile.
 
         Args:
-            in_haste: others can be asked, or what is known will do, so a connection that takes long is given up.
+            in_haste: other servers can be asked, or known data suffices, so a slow connection is given up.
 
         Returns:
             The connection, and the request's opaque.

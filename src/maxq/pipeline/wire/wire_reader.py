@@ -1,4 +1,4 @@
-"""What a task over the wire yields: Arrow batches of the ranges of a partition."""
+"""The batches that a task over the wire yields: Arrow batches of the ranges of a partition."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

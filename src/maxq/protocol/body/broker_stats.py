@@ -1,4 +1,4 @@
-"""What a broker tells about queues and rates.
+"""Bodies about queues and rates of a broker.
 
 Source:
     remoting/protocol/body/{BrokerStatsData,BrokerStatsItem,QueryConsumeQueueResponseBody,ConsumeQueueData}.java.

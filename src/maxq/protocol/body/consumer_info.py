@@ -1,4 +1,4 @@
-"""What a running consumer tells about itself, and rebalance by the broker.
+"""Bodies in which a running consumer describes itself, and bodies of rebalance by the broker.
 
 Source:
     remoting/protocol/body/{ConsumerRunningInfo,ProcessQueueInfo,PopProcessQueueInfo,ConsumeStatus,

@@ -69,7 +69,7 @@ class TopicConfig(JsonBody):
         """Decode what `encode_text` made; the attributes may be missing.
 
         Raises:
-            RemoteProtocolError: fewer than five parts, or a number that is none.
+            RemoteProtocolError: fewer than five parts, or an invalid number.
         """
         parts = text.split(" ", 5)
         if len(parts) < 5:

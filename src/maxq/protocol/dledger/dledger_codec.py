@@ -108,8 +108,8 @@ def decode_reply(code: int, body: Body) -> Reply:
     """Decode the answer to a request of `code`.
 
     Raises:
-        RemoteProtocolError: the bytes are no such answer, or the frame has no body, which is how a Java peer says that
-            it failed.
+        RemoteProtocolError: the bytes are not such an answer, or the frame has no body, which is how a Java peer says
+            that it failed.
     """
     read = _REPLIES.get(code)
     if read is None:

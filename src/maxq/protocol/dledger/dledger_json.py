@@ -37,9 +37,9 @@ def dump(members: Json) -> bytes:
 
 
 def load(data: bytes | memoryview | None) -> Json:
-    """Decode the members of a body. Raises RemoteProtocolError if there is no body, if it is no JSON object, or if its
-    form would take long to read: these requests need no signature, so an unknown sender must not be able to keep the
-    loop busy."""
+    """Decode the members of a body. Raises RemoteProtocolError if there is no body, if it is not a JSON object, or if
+    its form would take long to read: these requests need no signature, so an unknown sender must not be able to keep
+    the loop busy."""
     if data is None or not len(data):
         raise RemoteProtocolError("a DLedger frame without body")
     text = bytes(data)

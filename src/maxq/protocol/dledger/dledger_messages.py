@@ -213,7 +213,7 @@ class VoteRequest(DLedgerMessage):
 
     Attributes:
         is_pre_vote: MaxQ only: asks what the answer would be, of a peer that then changes nothing.
-        is_transfer: MaxQ only: the leader wants this election, so that it is alive is no reason to refuse.
+        is_transfer: MaxQ only: the leader wants this election, so members must not refuse because it is alive.
         is_founding: MaxQ only: every member of the group has told the candidate that its log is empty.
     """
 

@@ -1,7 +1,7 @@
 """Answers that are longer than a frame may be: no client of RocketMQ takes them, it ends the connection instead.
 
-The limit is FRAME_MAX_LENGTH, which is that of all clients by default, or the server's own frameMaxLength
-where that is larger. What answers about tables of a broker need grows with its topics, groups and queues.
+The limit is FRAME_MAX_LENGTH, which is that of all clients by default, or the server's own frameMaxLength where that is
+larger. The size of answers about a broker's tables grows with its topics, groups and queues.
 """
 
 from typing import Final

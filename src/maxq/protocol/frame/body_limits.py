@@ -1,10 +1,11 @@
-"""What a server takes as the body of a request, by its code, before anything parses it.
+"""Limits of the bodies that a server accepts, by request code, applied before anything parses a body.
 
 A body of JSON costs by its objects, some 6 µs each with what is done for it, and by its bytes; one that only fastjson
 reads costs 1 µs a byte. While it is worked off nobody else is answered, so each code that carries a list has a bound
 far above what clients send. `BY_FRAME` names the codes whose bodies are messages, are passed on as they are, or have
-limits where they are taken: they are bounded by the frame. All other codes of RocketMQ and MaxQ have no body, and a
-small one is passed over. All other codes belong to DLedger's ports, whose bodies are log entries, or are unused.
+limits where they are taken: they are bounded by the frame. The remaining codes of RocketMQ and MaxQ have no body; a
+small one is ignored. Numbers that are no codes of theirs belong to DLedger's ports, whose bodies are log entries, or
+are unused.
 """
 
 from typing import Final, NamedTuple

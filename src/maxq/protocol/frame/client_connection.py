@@ -148,7 +148,7 @@ class ClientConnection(Generic[Waiter]):
         dropped.
 
         Raises:
-            RemoteProtocolError: what came is no frame. The connection is of no more use.
+            RemoteProtocolError: what came is not a frame. The connection is of no more use.
         """
         received = self._received
         if self._body_left:

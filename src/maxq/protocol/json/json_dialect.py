@@ -1,8 +1,8 @@
 """JSON as RocketMQ writes it: fastjson's dialect, both ways.
 
-Standard JSON goes through orjson. What fails there is read by `_Parser`, which also takes bare numeric and word keys,
-object keys (`{{"brokerName":…}:…}`), single quotes, trailing commas and comments. `{"$ref":"$.path"}` (fastjson 1,
-RocketMQ 5.3 and older) is replaced by the value it names.
+Standard JSON goes through orjson. Text that it refuses is read by `_Parser`, which also takes bare numeric and word
+keys, object keys (`{{"brokerName":…}:…}`), single quotes, trailing commas and comments. `{"$ref":"$.path"}` (fastjson
+1, RocketMQ 5.3 and older) is replaced by the value it names.
 
 Keys of maps come back as str, as written (`{0:1}` and `{"0":1}` both give `"0"`); a key that is a message queue object
 comes back as MessageQueue, any other object key as its compact JSON text.

@@ -342,7 +342,7 @@ def decode_records(
     """Decode all records of the body of a pull, pop or query, which lie back to back.
 
     Raises:
-        RemoteProtocolError: a record that is none, or bytes left over.
+        RemoteProtocolError: an invalid record, or bytes left over.
     """
     messages: list[MessageExt] = []
     position, end = 0, len(data)
@@ -392,7 +392,7 @@ def batch_count(data: bytes | bytearray | memoryview) -> int:
     """Return how many records a batch body has; BATCH_MOST + 1 stands for more than BATCH_MOST.
 
     Raises:
-        RemoteProtocolError: a record that is none, or bytes left over.
+        RemoteProtocolError: an invalid record, or bytes left over.
     """
     count, position = count_records(data, BATCH_MOST + 1)
     if count <= BATCH_MOST and position < len(data):
@@ -404,7 +404,7 @@ def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Messa
     """Decode the messages of a batch body, all with `topic`. The size field decides where the next record starts.
 
     Raises:
-        RemoteProtocolError: a record that is none, or bytes left over.
+        RemoteProtocolError: an invalid record, or bytes left over.
     """
     return list(each_of_batch(data, topic))
 

@@ -170,7 +170,7 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True)
 class TraceFault:
-    """A text that is no trace record: the fault, and its beginning."""
+    """A text that is not a trace record: the fault, and its beginning."""
 
     reason: str
     text: str
@@ -180,7 +180,7 @@ def decode_record(text: str) -> TraceRecord:
     """Decode one record, without its separator.
 
     Raises:
-        RemoteProtocolError: an unknown kind, too few fields, or a number that is none.
+        RemoteProtocolError: an unknown kind, too few fields, or an invalid number.
     """
     fields = text.split(CONTENT_SEPARATOR)
     kind = fields[0]
@@ -213,7 +213,7 @@ def decode_record(text: str) -> TraceRecord:
 
 def decode_traces(body: bytes | memoryview) -> tuple[list[TraceRecord], list[TraceFault]]:
     """Decode the records of a trace message, in order, and return the faults of those that are invalid. Bytes that are
-    no UTF-8 are replaced."""
+    not UTF-8 are replaced."""
     records: list[TraceRecord] = []
     faults: list[TraceFault] = []
     for text in str(body, "utf-8", "replace").split(RECORD_SEPARATOR):

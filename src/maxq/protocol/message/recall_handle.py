@@ -35,7 +35,7 @@ class RecallHandle:
     def decode(cls, handle: str) -> "RecallHandle":
         """
         Raises:
-            RemoteProtocolError: it is none.
+            RemoteProtocolError: the text is not a handle.
         """
         try:
             text = base64.b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4), b"-_", validate=True).decode()

@@ -10,7 +10,7 @@ _NAMES: Final[list[str]] = []  # names of the slots that were asked for; the pla
 
 
 def slot_place(kind: type, name: str) -> int:
-    """Return where objects of this class have a slot. Raises TypeError if it is no slot."""
+    """Return where objects of this class have a slot. Raises TypeError if it is not a slot."""
     if type(getattr(kind, name)).__name__ != "member_descriptor":
         raise TypeError(f"{name!r} of {kind!r} is no slot")
     _NAMES.append(name)

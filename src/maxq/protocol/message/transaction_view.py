@@ -1,8 +1,8 @@
 """Which transactions are open, from the half and op topics alone: for tools, which have no broker's memory to ask.
 
 Op messages name finished half messages by their queue offsets (`5,6,7,`); with the property MAXQ_COPIED those for which
-a later copy stands. A copy says which half message its transaction began with. What ended in the last seconds
-(transactionOpBatchInterval) is in no op message yet, and looks open.
+a later copy stands. A copy says which half message its transaction began with. A transaction that ended in the last
+seconds (transactionOpBatchInterval) is in no op message yet, and looks open.
 
 Source:
     broker/transaction/queue/TransactionalMessageServiceImpl.java (fillOpRemoveMap, checkPrepareQueueOffset).
@@ -74,7 +74,7 @@ class TransactionView:
 
 
 class Verdict(Enum):
-    """What became of a transaction, as far as its records tell."""
+    """The outcome of a transaction, as far as its records show it."""
 
     OPEN = "OPEN"
     COMMITTED = "COMMITTED"

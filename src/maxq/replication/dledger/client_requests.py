@@ -1,4 +1,4 @@
-"""What a bare DLedger server is asked by clients: APPEND and GET. (METADATA every member answers.)
+"""Requests of clients to a bare DLedger server: APPEND and GET. (METADATA every member answers.)
 
 An append is answered when it is committed. A get shows committed entries only, and only after a round of heart-beats
 that began after it came has found a quorum (ReadIndex): Java shows what may be lost again (S13, S16).

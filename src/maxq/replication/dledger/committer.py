@@ -1,4 +1,4 @@
-"""Committer: what is committed is told to the store (readers see it), then to who listens, then to who waits for it.
+"""Committer: tells the store which entries are committed (readers then see them), then the listeners, then the waiters.
 
 A leader does so at once. On a follower only readers wait for it, while the leader waits for the answer to the push that
 carried the commit index. So a follower does it when the flush of this turn has begun or ended.

@@ -74,8 +74,8 @@ class DLedgerServer:
 
     Attributes:
         port: where it listens; 0 before.
-        peers: who may connect there.
-        member_port: what comes in there.
+        peers: the addresses that may connect there.
+        member_port: handles the requests there.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class DLedgerServer:
         return self.port
 
     async def shutdown(self) -> None:
-        """Leave the group. Those who wait are told that the outcome is unknown. The store stays open."""
+        """Leave the group. Waiters are told that the outcome is unknown. The store stays open."""
         self._is_running = False
         self._committer.finish()
         for handle in (self._timer, self._late_timer):

@@ -1,4 +1,4 @@
-"""MemberPort: what comes to a member over connections: requests of other members and of operators.
+"""MemberPort: handles the requests of other members and of operators to a member.
 
 Source:
     openmessaging/dledger DLedgerRpcNettyService.java.

@@ -8,10 +8,10 @@ that place:
 * it begins at 0: **1**. The master sends from its second byte on, and the first byte of a record is always 0 (a record
   is smaller than 16 MiB, and the size comes first), so the slave's appender puts it there itself.
 
-A master that is asked for what it has deleted is silent for ever, but for heartbeats. So its minimum is asked for first
-(`commitLogMinOffset` of GET_BROKER_RUNTIME_INFO; Java and MaxQ tell it). If it is not known, because the slave has only
-the master's HA address, 1 is tried. A MaxQ master understands 1 as "from the beginning, wherever that is". If a Java
-master then only sends heartbeats, the last file is copied, which is logged.
+A master that is asked for bytes that it has deleted only sends heartbeats, without end. So its minimum is asked for
+first (`commitLogMinOffset` of GET_BROKER_RUNTIME_INFO; Java and MaxQ tell it). If it is not known, because the slave
+has only the master's HA address, 1 is tried. A MaxQ master understands 1 as "from the beginning, wherever that is". If
+a Java master then only sends heartbeats, the last file is copied, which is logged.
 
 Source:
     none: RocketMQ's classic slave always reports 0; in its controller mode the master sends from its minimum.

@@ -191,9 +191,9 @@ class HAClient:
             False: nothing will come on this connection, make a new one.
 
         Raises:
-            ReplicationGapError, ReplicationDamageError, ReplicationDivergedError: the logs do not fit, or these are no
-                records.
-            RemoteProtocolError: these are no frames.
+            ReplicationGapError, ReplicationDamageError, ReplicationDivergedError: the logs do not fit, or these are not
+            records.
+            RemoteProtocolError: these are not frames.
             OSError: the disk has no room.
         """
         self.last_read_ms = now_ms
@@ -294,8 +294,8 @@ class HAClient:
         return self._report(offset, now_ms) if offset > self.reported_offset else b""
 
     async def compare_offered(self) -> None:
-        """Find out after an offer whether this log is another than the master's: it is if the master may have given
-        places of what was offered to other messages. The same offer is examined once."""
+        """Find out after an offer whether this log differs from the master's: it does if the master may have given the
+        places of offered messages to others. The same offer is examined once."""
         if self.offered is None:
             return
         offer, end = self._contradicting, self._log.max_physical_offset

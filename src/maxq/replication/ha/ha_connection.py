@@ -9,10 +9,10 @@ acknowledge nothing. It ends when the log has grown past the place if the slave 
 record on the next one: it is to know that its log is another before this master is gone.
 
 A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
-it never got. One that names more is no slave's, and ends the connection: it would count for all that is sent later. And
-the first report acknowledges nothing: it is where a slave wants to begin, and whether what it has
-below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with the next bytes that
-it takes, or as its heartbeat.
+it never got. A report of a larger offset cannot come from a slave, and ends the connection: it would count for
+everything that is sent later. And the first report acknowledges nothing: it is where a slave wants to begin, and
+whether what it has below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with
+the next bytes that it takes, or as its heartbeat.
 
 A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log this is, if it asks for that, and of the
 fillers in it: a slave of another brokerName will not join, nor one that has the true bytes of a filler.

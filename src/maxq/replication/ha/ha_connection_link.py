@@ -20,7 +20,7 @@ _HALF_SECONDS = 1.0
 
 
 class LinkOwner(Protocol):
-    """What a connection to a slave asks of the service that has all connections of a master (Java: HAService)."""
+    """The part of the master's HA service that a connection to a slave needs (Java: HAService)."""
 
     def admits(self, transport: asyncio.BaseTransport) -> bool:
         """Return whether a new connection may stay. One that may not is closed, and nothing else is called for it."""

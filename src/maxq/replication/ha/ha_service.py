@@ -258,8 +258,8 @@ class HAService:
 
     def _note_back(self, host: str) -> bool:
         """Take a slave of this host for one that is back if more are here or gone than the host has, as far as is
-        known. Of several that have gone, it is the one that had come furthest, so that no other is taken to have more
-        than it has.
+        known. If several have gone, it counts as the one whose log was longest, so that no remaining one counts as
+        having more than it has.
 
         Returns:
             False: it may be another connection of one that is here.
@@ -422,8 +422,8 @@ class HAService:
 
     @property
     def is_apart(self) -> bool:
-        """Return whether this slave's log was found to be another than its master's, and not to be one with it since:
-        what it knows of places in the log is of other messages than the master's."""
+        """Return whether this slave's log was found to differ from its master's, and has not been found equal since:
+        offsets that it knows then belong to other messages than the master's."""
         return self.client.is_apart
 
     def log_mark(self) -> str:

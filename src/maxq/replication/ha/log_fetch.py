@@ -4,9 +4,9 @@ The classic link has no request for a range; but a master sends from wherever th
 to read [start, end): connect, report `start`, take frames until `end`, and close. `start` 0 would mean the last file;
 1 is asked for instead, and the byte before it is a record's first, which is 0 (see full_copy.py).
 
-To the master this is one more slave that is far behind, for a moment; its report acknowledges what lies below `start`,
-so ask only for what no sender waits for any more. A master that does not have `start` sends heartbeats only, the first
-after haSendHeartbeatInterval.
+To the master this is one more slave that is far behind, for a moment; its report acknowledges the bytes below `start`,
+so ask only for bytes that no sender waits for any more. A master that does not have `start` sends heartbeats only, the
+first after haSendHeartbeatInterval.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def fetch_log(address: str, start: int, end: int) -> bytes:
         start, end: physical offsets.
 
     Raises:
-        LogRangeNotServedError: it cannot be reached, has no such range, or says something that is no frame.
+        LogRangeNotServedError: it cannot be reached, has no such range, or says something that is not a frame.
     """
     host, _, port = address.rpartition(":")
     try:

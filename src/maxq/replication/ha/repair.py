@@ -8,12 +8,12 @@ range counts as repaired.
 **Ranges that a start has filled.** Recovery writes a filler over damage in the middle of the log, so that the log can
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
 these ranges are fetched too, once the master is known: the records come back, their places in the queues are written
-again, and their keys indexed. The old bytes stay where they are. So are fillers that this slave has copied from another
-master, which had lost what the present one has (store/recovery/filled_ranges.py).
+again, and their keys indexed. The old bytes stay where they are. Fillers that this slave has copied from another master
+are fetched, too, if the present master has the true bytes (store/recovery/filled_ranges.py).
 
-**A master** takes back what its starts have filled from a slave that has it and says so when it joins (frames.py), as
-long as the places in the queues are free: a message that was lost with the end of its queue has lost its place to the
-next one that was sent. Then the slave does not join, and an operator decides which log is right.
+**A master** restores ranges that its starts have filled from a slave that has the true bytes and offers them when it
+joins (frames.py), as long as the places in the queues are free: a message that was lost with the end of its queue has
+lost its place to the next one that was sent. Then the slave does not join, and an operator decides which log is right.
 
 **What the master makes of it.** The request is the first report of one more slave. See `_settle` for why the newest
 part of the log is asked for a little later.

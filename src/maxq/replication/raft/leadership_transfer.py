@@ -8,8 +8,8 @@ ends a transfer that leads nowhere, whatever has become of its role meanwhile: c
 for a member of ours that does not stand.
 
 The other members vote in such an election although the leader is alive, so the order ends what the leader may promise:
-it goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up,
-also when its own vote was not needed and it has heard nothing of the later term.
+it goes on in its term only if the transferee refused the order (REFUSALS). After every other outcome it gives up its
+term, even if its own vote was not needed and it has not heard of the later term.
 
 Source:
     openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java.

@@ -1,8 +1,8 @@
-"""Who this member is: its role, its term, whom it voted for, whom it follows.
+"""State of this member: its role, its term, whom it voted for, whom it follows.
 
-All parts of the core change role and term through here, so that the rules of changing are in one place: a term never
-falls; a new term or vote is stored before anything more is said (S3); a vote is given once a term; and a member leads
-only a term that it entered itself in this run (S4).
+All parts of the core change role and term through here, so that the rules are in one place: a term never falls; a new
+term or vote is stored before any further message is sent (S3); a member votes once in a term; and it leads only a term
+that it entered itself in this run (S4).
 
 Source:
     openmessaging/dledger MemberState.java.
@@ -63,9 +63,9 @@ class MemberState:
 
     @property
     def is_new(self) -> bool:
-        """Return whether this member has no entry and has never given a vote. Then the group is new, or this member's
-        disk was replaced, and it cannot know which. It takes part in an election only if the log of every member is
-        empty."""
+        """Return whether this member has no entry and has never given a vote. Then either the group is new, or this
+        member's disk was replaced; the member cannot distinguish the two. It takes part in an election only if the log
+        of every member is empty."""
         return self.ledger.amnesiac_until == 0 and self.ledger.end_index < 0
 
     @property

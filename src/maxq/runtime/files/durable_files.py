@@ -4,14 +4,14 @@ Everything that must outlive a loss of power goes through here: log, queues, ind
 ledger, pop files, tables, manifests. A test (tests/unit/test_durable_calls.py) forbids these calls of the system
 elsewhere. The rules that this module keeps, so that its users need not know them:
 
-* **A failed sync is final for the file.** Linux takes the pages that it could not write for clean ones: readers go on
-  seeing them, the next sync succeeds without writing them, and a loss of power shows what was there before. So nothing
+* **A failed sync is final for the file.** Linux marks the pages that it could not write as clean: readers continue to
+  see them, the next sync succeeds without writing them, and a loss of power restores the bytes from before. So nothing
   that a failed sync covered is durable, and every later sync of that file is refused with `SyncFailedError`, whoever
   asks and through whichever descriptor, until the bytes have been written again (`SyncedFile.written_again`). So
   everybody who relies on the file gets the error, even if somebody else asked for the sync that failed. A file that is
   replaced as a whole is written anew each time, so a failed replacement may simply be tried again.
-* **A restart cures nothing.** A process that is started again sees the same pages and knows nothing of the failure.
-  So a start after an unclean end writes again what no checkpoint calls durable, before it syncs and believes it
+* **A restart cures nothing.** A process that is started again sees the same pages and knows nothing of the failure. So
+  a start after an unclean end writes again what no checkpoint calls durable, before it syncs and believes it
   (`MappedRegion.write_again`).
 * **A name is content of its folder.** A file that was made, renamed or removed is that durably when its folder was
   synced; a rename touches two folders, a file in new folders as many as were made.
@@ -372,7 +372,7 @@ def write_all(fd: int, data: memoryview, position: int | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Who may use a file: numbers of the user and of the group that own it, and permission bits."""
+    """Access rights of a file: numbers of the user and of the group that own it, and permission bits."""
 
     user: int
     group: int

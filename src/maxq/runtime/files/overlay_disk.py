@@ -52,7 +52,7 @@ class PrivateRegion(MappedRegion):
         pass
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of [start, end) that are no holes of the file, or were given to `write`."""
+        """Return the parts of [start, end) that are not holes of the file, or were given to `write`."""
         written = [(max(start, begin), min(end, stop)) for begin, stop in self._written if begin < end and stop > start]
         found: list[tuple[int, int]] = []
         for begin, stop in sorted([*data_ranges(self._file.fileno(), start, end), *written]):

@@ -12,7 +12,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class PlainFiles:
-    """What clients use of a disk (`runtime/interfaces.py`, SmallFiles)."""
+    """The disk operations that clients use (`runtime/interfaces.py`, SmallFiles)."""
 
     def read(self, path: PurePath) -> bytes:
         return Path(path).read_bytes()

@@ -1,7 +1,7 @@
 """MetricsRegistry: what a server counts and shows, as the text that Prometheus reads (`lines`), or as numbers for other
 exporters (`families`).
 
-Whoever has something to show takes a registry and makes an instrument of it:
+A part with metrics takes a registry and makes an instrument of it:
 
     acked = registry.counter("rocketmq_messages_acked_total", "Messages acknowledged", ("topic", "consumer_group"))
     acked.add(3, "orders", "billing")

@@ -7,8 +7,8 @@ are right. So readers, flushes and what the slave reports know verified records 
 leaves nothing to repair: `drop_pending` zeroes what no record has claimed.
 
 A start may find a last record in doubt: one whose properties end with a zero byte looks the same whether it is genuine
-or its end never came. It is kept beside the log (unverified_record.py). What the master sends takes its place; a slave
-that is made the master before believes it.
+or its end never came. It is kept beside the log (unverified_record.py). The master's bytes replace it; a slave that
+becomes master before accepts it unverified.
 """
 
 import logging
@@ -90,7 +90,7 @@ class ReplicaAppender:
 
         Raises:
             ReplicationGapError: `physical_offset` is not where this log ends.
-            ReplicationDamageError: the bytes are no records; none of the bad ones is in the log.
+            ReplicationDamageError: the bytes are not records; none of the bad ones is in the log.
             OSError: the disk has no room.
         """
         if physical_offset != self.end:

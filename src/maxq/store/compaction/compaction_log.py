@@ -58,8 +58,8 @@ class _Wanted(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """What `rewrite` has made: the replacement for `begin`, and the queue offsets of damaged copies, which it has
-    not."""
+    """Result of `rewrite`: the replacement for `begin`, and the queue offsets of damaged copies, which are not in
+    it."""
 
     replacement: Replacement
     damaged: list[int]
@@ -196,9 +196,9 @@ class CompactionLog:
                     return
 
     def is_from_before(self, physical_offset: int, in_log: Callable[[int, int], memoryview | None]) -> bool:
-        """Return whether all copies were taken from before this physical offset of the log. Java's copies have their
-        place among the copies instead: this is False if all are such. `in_log` returns a number of the log's bytes from
-        a physical offset on."""
+        """Return whether all copies were taken from before this physical offset of the log. Copies that Java made have
+        their place among the copies instead of the log's offset; if all copies are Java's, the result is False.
+        `in_log` returns a number of the log's bytes from a physical offset on."""
         is_known = False
         for segment in self._segments:
             for unit in segment.units(0):

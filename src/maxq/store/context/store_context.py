@@ -1,4 +1,4 @@
-"""What all parts of one store share: settings, disk, clock, identity, state."""
+"""Objects that all parts of one store share: settings, disk, clock, identity, state."""
 
 from pathlib import PurePath
 from typing import Final
@@ -31,8 +31,8 @@ class StoreIdentity:
 
 
 class StoreContext:
-    """What all parts of a store share. `config` is replaced by a live update, so parts read it at each use. All expiry
-    uses `time`."""
+    """The objects that all parts of a store share. `config` is replaced by a live update, so parts read it at each use.
+    All expiry uses `time`."""
 
     __slots__ = (
         "clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "progress", "root",

@@ -239,7 +239,7 @@ class DispatchService:
 
     def advance(self, dispatcher: Dispatcher, end: int) -> int:
         """Run `dispatcher` from its position up to `end`; returns where it stopped, which is below `end` only at bytes
-        that are no record."""
+        that are not records."""
         offset = dispatcher.dispatched_offset
         self._commit_log.write_buffered(end)
         newest = self._commit_log.newest_from(offset)
@@ -507,7 +507,7 @@ _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 def parse_delay_levels(text: str) -> list[int]:
     """Parse delay levels such as `1s 5s` into the milliseconds of level 1, 2, …
-    (ScheduleMessageService.parseDelayLevel). A word that is no time counts as one second."""
+    (ScheduleMessageService.parseDelayLevel). A word that is not a time counts as one second."""
     levels: list[int] = []
     for word in text.split():
         number, unit = word[:-1], word[-1:]

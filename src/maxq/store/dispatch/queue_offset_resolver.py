@@ -37,7 +37,7 @@ _ENDS_OF_FILES = (record_cy.STOP_ROWS_FULL, record_cy.STOP_END, record_cy.STOP_B
 
 
 class _Following(NamedTuple):
-    """What the log has of a queue behind a record.
+    """The next record of a queue behind a record of the log.
 
     Attributes:
         queue_offset: the field of the next record of this queue; None if there is none near, or the topic is deleted

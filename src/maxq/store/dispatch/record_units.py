@@ -1,4 +1,4 @@
-"""What dispatch makes of one decoded record: places in queues, and index keys. Nothing is opened or written.
+"""The results of dispatching one decoded record: places in queues, and index keys. Nothing is opened or written.
 
 The compiled Dispatcher (dispatch_cy.py) does this for ordinary records. Here it is for those that it hands on (inner
 batches, light queues), and for whoever has no Dispatcher: the running broker (dispatcher.py), records that were damaged

@@ -1,9 +1,9 @@
 """The operator's command for a member that has lost entries which no other member can give back (S10).
 
 A member that lost durable entries, or its vote, takes part in no election until a leader's log has what it lost. When a
-majority of the group is in that state there is no such leader, and never will be. Somebody must then decide that what
-is left is the log. This module says what is left, and carries the decision out; whether it may be made is the caller's
-question (cli/commands/dledger_blessing.py), because it depends on the other members.
+majority of the group is in that state there is no such leader, and never will be. An operator must then decide that the
+remaining entries are the log. This module reports the remaining entries, and carries out the decision; the caller
+(cli/commands/dledger_blessing.py) checks whether it is allowed, because that depends on the other members.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a ledger in files notes beside the log: how far it is durable and committed (ledger_checkpoint.py).
+"""The notes of a ledger in files, beside the log: how far it is durable and committed (ledger_checkpoint.py).
 
 The note may lag behind the log, and never runs ahead of it: entries that it calls durable or committed must exist after
 a loss of power; otherwise the start considers them lost, and the member no longer votes. So an entry that the others

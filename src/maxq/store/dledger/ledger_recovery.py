@@ -392,7 +392,7 @@ def may_be_torn(view: memoryview, position: int, known: int) -> bool:
     its sectors, or all but its beginning or its end, was not written and is zero.
 
     Args:
-        known: so many of its first bytes are as they were written, for they make sense.
+        known: number of its first bytes that are certainly as written, because they are plausible.
     """
     if len(view) - position < _HEADER or view[position + 3] == 0:
         return True

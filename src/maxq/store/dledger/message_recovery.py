@@ -58,7 +58,7 @@ class DLedgerRecovery(Recovery):
         """Does nothing: the ledger has cut the log."""
 
     def _step_over(self, offset: int) -> int:
-        """Return the offset of the next entry behind bytes at `offset` that are no entry, in a file that was not
+        """Return the offset of the next entry behind bytes at `offset` that are not entries, in a file that was not
         scanned. Writes nothing, because this log is a copy."""
         commit_log = self._commit_log
         assert isinstance(commit_log, DLedgerCommitLog), "there is a ledger"

@@ -2,8 +2,8 @@
 
 Services of a group's active broker note how far they are (delays delivered, transactions ended), on the disk and for
 their slaves. Such a note must not know more than the log that outlives this broker: what it calls done would never be
-done. Without DLedger that is what is durable here. In a DLedger group it is what is committed, and counted by the same
-leadership: what a deposed leader had appended may be gone, and other entries stand in its place.
+done. Without DLedger that is what is durable here. In a DLedger group only committed entries of the same leadership
+count: entries of a deposed leader may be lost, with other entries in their places.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a store has running beside the loop: flushes, files and pages made ahead, inventory, deletions.
+"""Jobs of a store beside the event loop: flushes, files and pages made ahead, inventory, deletions.
 
 A shutdown writes the same files, and closes them. It closes this list first, which waits for all that runs.
 """

@@ -23,7 +23,7 @@ class Folder(Protocol):
 
 
 class PageNotes:
-    """What page_cache_probe.py knows of a file's pages.
+    """The notes of page_cache_probe.py about a file's pages.
 
     Attributes:
         seen_ms: by position of a stretch: when all of it was in memory (monotonic).

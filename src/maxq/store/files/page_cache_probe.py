@@ -1,4 +1,5 @@
-"""What of the store's files was in the page cache a moment ago, for readers that go through old parts of them.
+"""Tells which parts of the store's files were in the page cache a moment ago, for readers that go through old parts of
+them.
 
 Whether a page can be read without waiting for the disk only the kernel knows, and asking it for each of a pull's
 islands costs more than sending them. Readers of several queues go through the same stretch of log together, so

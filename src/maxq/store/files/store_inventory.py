@@ -1,4 +1,4 @@
-"""What the queues and the index held at a moment: MaxQ's own file `inventory.json` in the store's root.
+"""The extent of the queues and of the index at a moment: MaxQ's own file `inventory.json` in the store's root.
 
 RocketMQ keeps nothing that says which queues there should be, so a Java broker that finds ConsumeQueues missing after a
 crash dispatches only from the checkpoint's file and never notices the rest. This file closes the hole: written after

@@ -318,7 +318,7 @@ class CommitLog:
         log.
 
         Raises:
-            OSError: the device cannot read them. So do all that read records through this method.
+            OSError: the device cannot read them. All methods that read records through this one raise it, too.
         """
         file = self.file_at(offset)
         if file is None or offset < 0 or size <= 0 or offset + size > self.max_offset:

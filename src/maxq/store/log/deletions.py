@@ -73,7 +73,7 @@ def decode_table(data: bytes) -> dict[str, int]:
     """Incarnation by topic, in the order of the log: the content of `deletions.json`.
 
     Raises:
-        ValueError: it is none, or of a later version.
+        ValueError: it is not such a table, or of a later version.
     """
     return _in_order(_checked(orjson.loads(data))[0])
 
@@ -187,7 +187,7 @@ class Deletions:
             Physical offset of the newest deletion that was not known; 0 if there is none.
 
         Raises:
-            ValueError: it is no such table.
+            ValueError: it is not such a table.
         """
         topics, unknown_before = _checked(value)
         end, self.unknown_before = self.unknown_before, min(self.unknown_before, unknown_before)

@@ -46,7 +46,7 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
 
 
 def _scan_entries(view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]") -> tuple[int, int]:
-    """Scan records in DLedger entries as record_cy.scan does; entries whose body is no record are skipped.
+    """Scan records in DLedger entries as record_cy.scan does; entries whose body is not a record are skipped.
 
     Returns:
         Rows that were filled, and the position behind the last entry: `start` if none begins there.

@@ -187,7 +187,7 @@ class BatchConsumeQueue:
 
         Args:
             most: unit number behind the last that can be good; None if nothing is known. Then only units in ascending
-                order are believed.
+                order are accepted.
         """
         first = last = self.first_index
         end = 0 if self.files.last is None else self.files.last.end_offset // BATCH_UNIT_SIZE

@@ -68,7 +68,7 @@ def may_name_queues(topic: str) -> bool:
 
 
 def number_in(text: str) -> int:
-    """Return the number that a property's text says; -1 if the text is no number below 10^18."""
+    """Return the number that a property's text says; -1 if the text is not a number below 10^18."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 

@@ -47,8 +47,8 @@ class TopicReader:
         return kept if queue is None or kept.max_offset > offset else self._not_kept_yet(queue, offset, kept)
 
     def _not_kept_yet(self, queue: ConsumeQueue, offset: int, kept: GetMessageResult) -> GetMessageResult:
-        """Return the answer for a reader at or behind the end of a compacted queue. That queue may be far behind the
-        ordinary one: a reader that is ahead of it waits and is not sent back."""
+        """Return the answer for a reader at or behind the end of a compacted queue. The compacted queue may be far
+        behind the ordinary one: a reader that is ahead of it waits and is not sent back."""
         result = self._reader.result_at(queue, offset)
         if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return kept

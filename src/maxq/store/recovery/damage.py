@@ -1,4 +1,4 @@
-"""Damage in the middle of the log: bytes that are no record although good records follow.
+"""Damage in the middle of the log: bytes that are not records although good records follow.
 
 A Java broker cuts the log at the first bad byte and loses every acknowledged message behind it. Here the good records
 stay, and the damaged range is named, kept for inspection, and replaced by a filler, so that no later reader of the
@@ -15,8 +15,8 @@ the range reaches the end of its file it becomes a BLANK record. Writing it is s
   treats the same way.
 
 If the damaged record's header is intact (only its body is damaged), topic, queue id and queue offset are kept in the
-filler, and a unit in the queue points to it. Else the next good message of the queue shows the gap, and the gap's units
-point to that message (see consume_queue.py).
+filler, and a unit in the queue points to it. Otherwise the next good message of the queue shows the gap, and the gap's
+units point to that message (see consume_queue.py).
 """
 
 from maxq.lazy_dataclass import dataclass
@@ -42,7 +42,7 @@ class DamagedPlace:
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Bytes [position, position + size) of one CommitLog file that are no record, though good records follow.
+    """Bytes [position, position + size) of one CommitLog file that are not records, though good records follow.
 
     Attributes:
         file_from_offset: start offset of the file, which is its name.

@@ -1,10 +1,10 @@
 """Where this log is not what was once written: ranges over which a start has put a filler (damage.py).
 
 On a master the filler is a loss that its slaves know nothing of, and in a slave's copy of it nothing tells a BLANK that
-is a filler from one that ends a file. So every store keeps a list of these ranges, `seals.json`: what its own starts
-have filled, and what the master it copies from has named (frames.py, ha_client.py). Who becomes master after it names
-them again. A range stays on the list when its true bytes are back: what counts is what the log holds there now, which
-`CRC32` tells to the other side.
+is a filler from one that ends a file. So every store keeps a list of these ranges, `seals.json`: the ranges that its
+own starts have filled, and those that the master it copies from has named (frames.py, ha_client.py). The next master
+names them again. A range stays on the list when its true bytes are back: what counts is what the log holds there now,
+which `CRC32` tells to the other side.
 """
 
 import zlib

@@ -2,7 +2,7 @@
 
 The log is scanned with CRC from the third last file after a clean exit (LR-09), from the newest file whose first
 message is older than the checkpoint's times after an unclean one (LR-10), and to the end in both cases. A torn tail is
-cut; of a slave also what may be torn and looks whole, for it comes again from the master.
+cut; on a slave also a last record that looks complete and may be torn, because it is copied from the master again.
 
 Source:
     store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover.

@@ -45,7 +45,7 @@ class LogScan:
 
     Attributes:
         end_offset: physical offset behind the last good record.
-        damages: ranges before `end_offset` that are no records.
+        damages: ranges before `end_offset` that are not records.
         last_record_offset: start of the last good record; -1 if there is none.
         last_store_timestamp: its store time; 0 if there is none.
         records, bytes_read: good records, and bytes looked at.

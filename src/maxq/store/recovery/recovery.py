@@ -8,8 +8,8 @@ The order, with the mission's ids:
    over (log_scanner.py, damage.py).
 3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
 4. Every queue is cut there (LR-08; if that is the start of the log, its files are written over: queue_rebuild.py) and
-   what follows is dispatched again, through the same `Dispatcher.run` as every day. So what the queues say above that
-   offset is never believed, and the log is the only truth.
+   what follows is dispatched again, through the same `Dispatcher.run` as every day. So units of the queues above that
+   offset are never trusted, and the log is the only truth.
 5. Next offsets and minimum offsets follow from the queues (LR-11).
 """
 
@@ -286,7 +286,7 @@ class Recovery:
         indexed.dispatched_offset = end
 
     def _advance(self, dispatcher: Dispatcher, begin: int, end: int, damages: list[DamagedRange]) -> None:
-        """Dispatch [begin, end); damaged ranges, and bytes that are no record in files that were not scanned, are
+        """Dispatch [begin, end); damaged ranges, and bytes that are not records in files that were not scanned, are
         skipped."""
         holes = sorted(
             (damage for damage in damages if damage.end_offset > begin), key=lambda damage: damage.physical_offset

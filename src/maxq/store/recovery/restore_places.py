@@ -1,4 +1,5 @@
-"""What a start has filled as damaged, and queue units and index entries of messages that are right again.
+"""Restores queue units and index entries of messages in ranges that a start had filled as damaged and that have their
+true bytes again.
 
 When a start fills damage in the log, the places of its messages in their queues become placeholders (physical offset
 and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
@@ -46,7 +47,7 @@ def restore_places(
 
     Args:
         delays_ms: of delay level 1, 2, …
-        most_missing: so many messages can be missing at the end of a queue; a record that says more is not believed.
+        most_missing: most messages that can be missing at the end of a queue; a record that implies more is ignored.
         came_back: called with topic, queue id and queue offset of each.
 
     Returns:
@@ -115,7 +116,7 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
     may only if their queue offsets are free: an offset that another message has got since belongs to that one.
 
     Args:
-        data: whole records, as far as they are any.
+        data: bytes of whole records; other bytes are skipped.
 
     Returns:
         Why not; empty if nothing is against it.
@@ -201,7 +202,7 @@ def is_restored(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
 
 
 def has_message(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
-    """Returns whether a whole good record of this size is there, and is no filler."""
+    """Returns whether a whole good record of this size is there, and is not a filler."""
     data = commit_log.get(physical_offset, size)
     return (
         data is not None

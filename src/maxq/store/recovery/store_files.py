@@ -26,7 +26,7 @@ class StoreLock:
         self._takers = 0
 
     def take(self) -> None:
-        """Take the lock. Who holds it may take it again, and then releases it as often.
+        """Take the lock. A holder may take it again, and then has to release it as often.
 
         Raises:
             StoreRefusedError: another process holds it.
@@ -119,7 +119,7 @@ def refuse_other_log(context: StoreContext) -> None:
     places in queues.
 
     Raises:
-        StoreRefusedError: there are such entries, and none of the member that the settings name.
+        StoreRefusedError: the folder has logs of members, but not of the one that the settings name.
     """
     members = [
         entry.name for entry in context.disk.list(context.root)

@@ -3,10 +3,10 @@
 A slave that is killed may have all of a record but the last bytes of its properties, which have no check sum: where
 they should be are zeros. A record whose properties do end with a zero byte looks the same. If its queue has it, it was
 whole once. It then leaves the log, which ends before it, and its bytes go into a file of their own, `doubtful.record`
-in the store: so they outlive whatever happens until the master sends the record again, or this broker is made the
-master and takes it as it is. A record that is in no queue and not in this file counts as never complete: a record is
-acknowledged only after it was put into its queue. After a loss of power, the parts of the log that survive say nothing
-about the parts of the queues that survive.
+in the store: so they are kept until the master sends the record again, or this broker becomes the master and accepts it
+unverified. A record that is in no queue and not in this file counts as never complete: a record is acknowledged only
+after it was put into its queue. After a loss of power, the parts of the log that survive say nothing about the parts of
+the queues that survive.
 """
 
 import struct

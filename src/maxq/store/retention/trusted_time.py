@@ -2,9 +2,9 @@
 
 A clock can be years ahead for a moment, and what is deleted then is gone. So a wall clock that has jumped more than a
 day ahead of the monotonic clock is not trusted at once: for fileReservedTime, time continues as if the clock had not
-jumped, and a line in the log says so. Whoever looks has that long to put the clock right; nothing is deleted that was
-kept for less. A start compares with the newest file: a store that was down for longer than fileReservedTime keeps what
-it has for that long, too.
+jumped, and a line in the log says so. An operator has that long to set the clock right; messages that were kept for
+less are not deleted. A start compares with the newest file: a store that was down for longer than fileReservedTime
+keeps what it has for that long, too.
 
 A clock that goes back is believed at once, for nothing expires by that. A full disk deletes whatever the time.
 """

@@ -80,8 +80,8 @@ def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identi
 
 
 def copy_of(message: MessageExt) -> tuple[Identity, int] | None:
-    """Return the timer message of which this is a copy, and its number of rolls; None if this is no copy. None also if
-    a property contains zeros: a loss of power tears unflushed data, properties have no check sum, and a torn copy is
+    """Return the timer message of which this is a copy, and its number of rolls; None if this is not a copy. None also
+    if a property contains zeros: a loss of power tears unflushed data, properties have no check sum, and a torn copy is
     delivered again.
 
     Also None if a property contains zeros: a loss of power damages unflushed bytes, properties have no checksum, and a

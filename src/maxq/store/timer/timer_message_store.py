@@ -259,7 +259,7 @@ class TimerMessageStore:
 
     def slot_of(self, out_ms: int) -> int:
         """Return the slot, in ms, of what says that it is due at `out_ms`. A broker with another timerPrecisionMs wrote
-        a time that is no multiple of this one's; a time before 1970 is in the wheel's first slot."""
+        a time that is not a multiple of this one's; a time before 1970 is in the wheel's first slot."""
         return max(self.floor(out_ms), self.precision_ms)
 
     @property
@@ -343,7 +343,7 @@ class TimerMessageStore:
             self.moved.note_key(self.slot_of(record.out_ms), message_key(record), record.physical_offset)
 
     def _recalled_slot(self, record: TimerRecord) -> int | None:
-        """Return the slot of the moved message that a marker recalls; None if it recalls none, or is no marker. A
+        """Return the slot of the moved message that a marker recalls; None if it recalls none, or is not a marker. A
         message in the open slot is being delivered, or moved back to its own slot."""
         if record.delete_key is None:
             return None

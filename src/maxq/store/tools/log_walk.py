@@ -50,7 +50,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes [start, end) of a file that are no records, with good ones behind them."""
+    """Bytes [start, end) of a file that are not records, with good ones behind them."""
 
     file: DataFile
     start: int

@@ -26,7 +26,7 @@ _host_text = functools.lru_cache(maxsize=4096)(host_text)
 
 def lines_of(batch: Batch) -> memoryview:
     """Return one line per record of the batch, tab-separated: physical offset, size, topic, queue id, queue offset,
-    store time (ms), offset id, tags, keys. Fillers over damage are no messages and are left out."""
+    store time (ms), offset id, tags, keys. Fillers over damage are not messages and are left out."""
 
     def unusual(number: int) -> bytes:
         row = batch.rows[number * rc.SCAN_WIDTH : (number + 1) * rc.SCAN_WIDTH]
@@ -38,8 +38,8 @@ def lines_of(batch: Batch) -> memoryview:
 def messages_of(batch: Batch) -> list[dict[str, Any]]:
     """Return one object per record of the batch: topic, queueId, queueOffset, physicalOffset, size, msgId (the offset
     id), uniqKey, sysFlag, flag, bornTimestamp, storeTimestamp, bornHost, storeHost, reconsumeTimes,
-    preparedTransactionOffset, properties, storedBodyMd5, storedBodyLen, bodyCrc, bodyMd5 (after decompression).
-    Fillers over damage are no messages and are left out."""
+    preparedTransactionOffset, properties, storedBodyMd5, storedBodyLen, bodyCrc, bodyMd5 (after decompression). Fillers
+    over damage are not messages and are left out."""
     rows = (batch.rows[i * rc.SCAN_WIDTH : (i + 1) * rc.SCAN_WIDTH] for i in range(batch.count))
     return [_message(batch.view, row) for row in rows if not is_filler(batch.view, row)]
 

@@ -1,8 +1,8 @@
 """AdminTimerProcessor: how far delayed messages are delivered, as slaves ask for it (45, 60, 61).
 
-What runs here answers, else the files that it left under config/ (ReplicatedConfigFiles). Without files there is
-nothing that waits, and everything up to now counts as delivered: a Java slave that becomes master starts its wheel
-there, not in 1970.
+A running service answers; otherwise the files that it has left under config/ (ReplicatedConfigFiles). Without files
+there is nothing that waits, and everything up to now counts as delivered: a Java slave that becomes master starts its
+wheel there, not in 1970.
 
 Source:
     broker/processor/AdminBrokerProcessor.java (getAllDelayOffset, getTimerCheckPoint, getTimerMetrics).

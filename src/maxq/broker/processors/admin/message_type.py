@@ -1,4 +1,4 @@
-"""What type a message has, and whether its topic takes that type (`enableTopicMessageTypeCheck`).
+"""The type of a message, and whether its topic accepts that type (`enableTopicMessageTypeCheck`).
 
 A topic says what it takes with the attribute `message.type`; without it the topic is NORMAL, MIXED takes everything.
 In RocketMQ only the proxy checks this; here the broker can, so that remoting clients are checked too.

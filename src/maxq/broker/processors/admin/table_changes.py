@@ -4,14 +4,14 @@ still are what it has, and whether an operator has set consumer offsets (reset, 
 Request: ext topicVersion and groupVersion, the versions (JSON) of the slave's copies; offsetsTaken, the number
 offsetsSet of the last answer after which it copied the consumer offsets (0 before the first); waitMs; restMs (or 0).
 Answer: ext changed; true as soon as one of them is another one, false after waitMs, at most `MOST_MS`; offsetsSet; and
-rested, true. A slave of an earlier version leaves out offsetsTaken: nobody waits until it has offsets.
-A slave that took large tables just now asks to be left alone for restMs: it is, unless somebody waits for what changed
-(`copied`). Masters of earlier versions do not answer rested, and at once.
+rested, true. A slave of an earlier version leaves out offsetsTaken: nobody waits until it has offsets. A slave that has
+just copied large tables asks for no answer during restMs, which is granted unless somebody waits until slaves have a
+change (`copied`). Masters of earlier versions do not answer rested, and at once.
 
-A question that waits is no slow answer: the latencies of requests do not count it. RocketMQ's slaves ask in intervals,
-and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
+A waiting request does not count as slow: it is left out of the latencies of requests. RocketMQ's slaves ask in
+intervals, and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
 
-A slave that asks has what it names on its disk. So the questions say which slaves have a change (`copied`). The answer
+A slave that asks has what it names on its disk. So the requests tell which slaves have a change (`copied`). The answer
 to a request that made a topic, or set offsets, waits until the slaves that live have it, too: a slave that acts as
 master a moment later knows it. (Members of a DLedger group have it by their log: broker/dledger/table_records.py.)
 """

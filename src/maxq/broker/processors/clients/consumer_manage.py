@@ -83,9 +83,9 @@ class ConsumerManageProcessor(RequestProcessor):
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do, so an
-        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored. So are
-        commits for a topic that was deleted and made again since the client read it, because new messages have the same
-        offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
+        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored. Commits for
+        a topic that was deleted and made again since the client read it are ignored, too, because new messages have the
+        same offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
         maxqIfAhead, as MaxQ's consumers commit as well: clients may have committed more at the master meanwhile. With
         maxqReadAt, which only slaves send, it says where in the log the messages were: the topic may have been deleted
         behind them, or this master may have lost them with the end of its log, and gives their places to other
@@ -213,8 +213,8 @@ class ConsumerManageProcessor(RequestProcessor):
         )
 
     def _may_begin_here(self, fields: HeaderFields) -> bool:
-        """Return whether a commit may be of a group that is not made here yet, but when its members come: one says
-        where the group begins, or a slave hands over what they have committed there while its master was away."""
+        """Return whether a commit may belong to a group that will exist here only when its members come: one of them
+        says where the group begins, or a slave hands over commits from the time when its master was away."""
         begins = fields.opt_bool("maxqIfNone") or fields.opt_long("maxqReadAt") is not None
         return begins and self._settings.broker.auto_create_subscription_group
 

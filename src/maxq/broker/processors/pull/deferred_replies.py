@@ -2,7 +2,7 @@
 of a reset of offsets that ends with the answer.
 
 Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait for
-the disk a second time. Whoever lost the permission while it waited is told nothing.
+the disk a second time. A client that lost its permission while it waited gets no data.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a pull must pass before anything is read: broker, group, topic, queue, subscription, filter.
+"""The checks of a pull before anything is read: broker, group, topic, queue, subscription, filter.
 
 Source:
     broker/processor/PullMessageProcessor.java (processRequest, up to the read).

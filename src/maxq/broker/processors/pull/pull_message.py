@@ -68,7 +68,7 @@ class PullMessageProcessor:
     """Answers pulls. `hold_service` parks those without new messages.
 
     Attributes:
-        rules: who is served here, and who is sent elsewhere.
+        rules: decides which readers are served here, and which are sent to another broker.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class PullMessageProcessor:
 
     def _is_reset(self, header: PullMessageRequestHeader) -> bool:
         """Return whether the group is to be told that an operator has reset its offset of the queue. Only a master
-        tells of it, and only once; of the parts of a static topic the leader of the global queue does."""
+        reports it, and only once; for the parts of a static topic the leader of the global queue does."""
         return (
             self._offsets.any_reset
             and self._settings.broker.use_server_side_reset_offset

@@ -1,4 +1,4 @@
-"""Who serves a reader: the rules of read/write separation.
+"""Which broker serves a reader: the rules of read/write separation.
 
     reader                  of a master                              of a slave
     in memory               group's brokerId (0: the master)         the same, so it goes back to the master

@@ -1,4 +1,4 @@
-"""What a pull subscribes to: from its own header, or from the group's heartbeats (rows 10 to 18)."""
+"""The subscription of a pull: from its own header, or from the group's heartbeats."""
 
 from collections.abc import Mapping
 
@@ -172,7 +172,7 @@ class PullSubscriptions:
         return PropertyFilter(compile_sql92(retry_expression(wanted)))
 
     def reject_unregistered(self, group: str, connection: Connection) -> Refusal | None:
-        """Refuse readers that are no members of the group by heartbeat, with rejectPullConsumerEnable."""
+        """Refuse readers that are not members of the group by heartbeat, with rejectPullConsumerEnable."""
         if not self._settings.broker.reject_pull_consumer_enable or group == _TOOLS_GROUP:
             return None
         info = self._consumers.get_consumer_group_info(group)

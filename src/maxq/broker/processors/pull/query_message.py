@@ -40,8 +40,8 @@ class QueryMessageProcessor:
         """Return the messages of a topic that carry a key and were stored in a period.
 
         The index knows hashes only, and texts of the same hash are easily found: topic and key of each record are
-        compared (Java leaves that to the client). What waits in one of the broker's own topics is judged by the topic
-        that it was sent to.
+        compared (Java leaves that to the client). For a message in one of the broker's own topics, the permission on
+        the topic that it was sent to counts.
         """
         header = QueryMessageRequestHeader.decode(request.ext)
         index_type = header.index_type or _BY_KEY

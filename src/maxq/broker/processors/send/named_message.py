@@ -12,8 +12,8 @@ _UNIQUE_KEY: Final = f"\x02{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}\x01".e
 
 
 def is_another(message: MessageExt, msg_id: str | None) -> bool:
-    """Return whether `msg_id` is the id of another message. False for a text that is no id, as some clients send, and
-    for a message without a unique key."""
+    """Return whether `msg_id` is the id of another message. False for a text that is not an id, as some clients send,
+    and for a message without a unique key."""
     if not msg_id or message.uniq_key is None or not _ID.fullmatch(msg_id):
         return False
     own = (message.uniq_key, message.offset_msg_id, message.properties.get(const.PROPERTY_ORIGIN_MESSAGE_ID, ""))

@@ -69,7 +69,7 @@ class RetryTopics:
 
     def rewrite(self, header: SendMessageRequestHeader, version: int, message: MessageExtBrokerInner) -> Refusal | None:
         """Process a message that a client sends to a retry topic itself. It becomes a dead letter after too many
-        attempts; so does every one from an orderly consumer group, because its members have retried it
+        attempts; every message from an orderly consumer group does, too, because its members have retried it
         themselves."""
         if header.batch or not is_retry_topic(header.topic):
             return None

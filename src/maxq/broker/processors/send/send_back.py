@@ -273,8 +273,8 @@ def _forbidden(topic: str, perm: int) -> Refusal:
 
 
 def unsafe_remark(code: ResponseCode) -> str:
-    """Return why a stored message, whose wait ended with `code`, must be sent back once more; empty if it need not,
-    because missing replicas are no reason."""
+    """Return why a stored message, whose wait ended with `code`, must be sent back once more; empty if it need not;
+    missing replicas alone are not a reason."""
     if code == ResponseCode.FLUSH_DISK_TIMEOUT:
         return FLUSH_DISK_TIMEOUT_REMARK
     return "" if code in STAYS else _NOT_COMMITTED.format(code.name)

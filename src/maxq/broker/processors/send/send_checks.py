@@ -1,4 +1,4 @@
-"""What a send must satisfy before the store sees it (AbstractSendMessageProcessor.msgCheck)."""
+"""The checks of a send before it reaches the store (AbstractSendMessageProcessor.msgCheck)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -132,8 +132,8 @@ class SendChecks:
         """Check a client's message whose topic and queue are right, for any kind of request.
 
         Args:
-            request: whose body the message's is.
-            kind: what it is ("a batch", "a reply") if that cannot open a transaction; empty for other messages.
+            request: its body is the message's body.
+            kind: "a batch" or "a reply" for messages that cannot open a transaction; empty for others.
         """
         refusal = self._properties(config, properties, sys_flag) or self._transaction(properties, sys_flag, kind)
         if refusal is None and sys_flag & MessageSysFlag.INNER_BATCH:

@@ -1,4 +1,4 @@
-"""What each member of a group subscribes to, and whether they agree.
+"""The subscriptions of each member of a group, and whether they agree.
 
 A group has one subscription: the newest heartbeat's. A member that subscribes otherwise gets queues like everybody
 else, so messages that it alone wants are not delivered from the others' queues, and are lost to the group in silence.

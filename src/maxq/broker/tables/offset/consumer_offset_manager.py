@@ -74,9 +74,10 @@ class ConsumerOffsetManager(PeriodicManager):
     commits of several queues cannot lose one another.
 
     Attributes:
-        owns_offsets: what is committed here counts for the group: a slave that acts as master copies no offsets.
+        owns_offsets: commits here count for the group: True on a master, and on a slave that acts as master, which
+            copies no offsets.
         has_acted: of a slave: it has owned the offsets since it last copied its master's.
-        slave_commits: of a slave: what clients committed here because they could not reach its master.
+        slave_commits: on a slave: offsets that clients committed here because they could not reach its master.
         deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
             (store/log/deletions.py).
         deletions_since: tells which topics the log says were deleted behind a physical offset.
@@ -90,9 +91,9 @@ class ConsumerOffsetManager(PeriodicManager):
         when_begun: called with topic, group, queue id and offset when a member of a new group has said where it begins.
         set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
             and what consumers have committed since; -1: in none.
-        master_from: of a master: physical end of its log when it became one. Messages behind it may have the places of
+        master_from: of a master: physical end of its log when it became one. Messages behind it may have the offsets of
             others that it has lost.
-        master_since: of a master: since when it is one, ms since 1970. No two times are the same.
+        master_since: on a master: time in ms since 1970 at which it became one. No two times are the same.
         copied_master_since: of a slave: `master_since` of the master whose offsets it last asked for.
         changes: when operators have last set or removed offsets (operator_changes.py). An offset of such a key from
             another broker of the group counts only if that broker knows of the change.
@@ -507,7 +508,7 @@ class ConsumerOffsetManager(PeriodicManager):
                 were removed at the master, and that it does not name, go here, too.
 
         Raises:
-            RemoteProtocolError: it is no data version.
+            RemoteProtocolError: it is not a data version.
         """
         theirs = OperatorChanges.from_json(first_page)
         if theirs is not None and named is not None:

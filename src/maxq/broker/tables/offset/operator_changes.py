@@ -9,8 +9,8 @@ more than the largest.
     @group         all offsets of the group were removed
 
 The numbers are in the file of the offsets (`operatorChanges`) and in the copies that slaves take; Java's brokers ignore
-them. Only the `MOST` with the largest numbers are kept: of an older one a broker that was away since then is not told,
-and who has so many may have forgotten it, and counts as one that knows it.
+them. Only the `MOST` with the largest numbers are kept: a broker that was away since an older change is not told of it;
+and a broker that has this many changes may have forgotten an older one, so it counts as knowing it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,7 +82,7 @@ class OperatorChanges:
         """Read those in another broker's table of offsets; None if it does not say, as Java's.
 
         Raises:
-            RemoteProtocolError: they are no numbers.
+            RemoteProtocolError: they are not numbers.
         """
         numbers = table.get(NAME)
         if numbers is None:

@@ -10,14 +10,16 @@ those of the messages before that place.
 
 At the master an operator's reset may wait for the group's next pull. A commit of a consumer that has not heard of it
 does not end it; one of a consumer that began where the operator has set the group does. So a commit is handed over with
-the number of the operator's change (operator_changes.py) that the copied offset had which its client was told here.
+the number of the operator's change (operator_changes.py) that belonged to the copied offset with which its client began
+here.
 
 A client may have read at the master what had not been copied when it committed here. If the master loses that with its
-power, it gives the places to other messages. So such a commit says since when the master at which that was read is one.
+power, it gives the places to other messages. So such a commit says since when the master from which the client read has
+been the master.
 
-A commit may come to the master after a pull has taken the reset of which its client had not heard, from a slave that
-was away, for instance. So each commit says of which master's offsets this slave had a copy then: of a reset that waited
-when a later one became the master no client had heard.
+A commit may reach the master after a pull has taken the reset of which its client had not heard, for example from a
+slave that was away. So each commit says from which master this slave had copied offsets then: no client had heard of a
+reset that was waiting when a later broker became the master.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

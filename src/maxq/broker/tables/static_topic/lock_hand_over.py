@@ -148,8 +148,8 @@ class LockHandOver:
         return places
 
     def _former_leaders(self, queue: MessageQueue) -> set[str] | None:
-        """Return the other brokers of a queue's chain; none if it is no global one. None if this broker does not lead
-        it."""
+        """Return the other brokers of a queue's chain; none if it is not a global one. None if this broker does not
+        lead it."""
         detail = self._mappings.table.get(queue.topic) if is_mock_broker(queue.broker_name) else None
         if detail is None:
             return set()

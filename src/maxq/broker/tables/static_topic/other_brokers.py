@@ -25,7 +25,7 @@ _MASTERS_ONLY: Final = (
 
 
 class OtherBrokers:
-    """Forwards requests to other brokers. Addresses come from the topic's route. Those of masters are kept until a
+    """Forwards requests to other brokers. Addresses come from the topic's route. Addresses of masters are kept until a
     broker cannot be reached, or a slave answers."""
 
     def __init__(

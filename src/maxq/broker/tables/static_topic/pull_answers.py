@@ -1,4 +1,4 @@
-"""What the answer to a pull of a physical queue means for the global queue it is a part of.
+"""Translates answers to pulls of a physical queue for the global queue that it is a part of.
 
 Source:
     broker/processor/PullMessageProcessor.java (rewriteResponseForStaticTopic).

@@ -284,7 +284,8 @@ class StaticTopicGate:
         ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(PULL_FLAG_COMMIT_OFFSET | PULL_FLAG_SUSPEND))
 
         def rewrite_other(reply: RemotingCommand) -> RemotingCommand:
-            """Translate the answer of a broker of another group, which suggests one of that group."""
+            """Translate the answer of a broker of another group. It suggests a broker of that group; the reader must
+            ask the master of this one."""
             reply = rewrite(reply)
             if "suggestWhichBrokerId" in reply.ext:
                 reply = replace(reply, ext={**reply.ext, "suggestWhichBrokerId": str(MASTER_ID)})
@@ -533,7 +534,7 @@ class StaticTopicGate:
     async def _send_where_it_was_set(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """End the reset that waits for a group, and answer its pull with the offset at which it is to go on."""
+        """End the reset that waits for a group, and answer its pull with the offset at which it must continue."""
         group = request.ext.get("consumerGroup", "")
         async with self._changes.turn(_changed(queue, group)):
             queue = self._as_it_is(queue)

@@ -109,8 +109,8 @@ class TopicConfigManager(PersistentManager):
         """Add the topics that the table lacks and of which the log has messages from after the master's last change
         that is in it: this broker was a slave, and had not heard of them when its master went. Nobody could read their
         messages. A topic whose messages are all older was deleted: the log of a Java master does not say so. Topics
-        that this broker made itself as a slave, for consumers, say nothing of others. Blocks. Call it after
-        `create_system_topics`.
+        that this broker has created itself as a slave, for consumers, do not show that it knew all others. Blocks. Call
+        it after `create_system_topics`.
 
         Args:
             topics_with_messages: tells the topics with messages, by their number of queues.

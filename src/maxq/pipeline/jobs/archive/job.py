@@ -361,7 +361,7 @@ def _selection_name(config: ArchiveConfig) -> str:
 
 
 def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> ArchiveResult:
-    """Write messages as new files of the archive and make them part of it. Those that are archived already are left
+    """Write messages as new files of the archive and make them part of it. Messages that are archived already are left
     out.
 
     Raises:

@@ -1,9 +1,9 @@
 """`archive table`: an archive into a table of a format that the session has, such as Delta or Iceberg.
 
 The archive stays what is proved; the table has the same rows, and Spark's catalog, MERGE, time travel and whatever else
-the format offers. What the table has is asked of the table itself, by offsets, so a run that is repeated, or that died,
-appends nothing twice as far as the format makes an append as a whole or not at all. Delta and Iceberg do; plain Parquet
-tables do not.
+the format offers. The job reads from the table itself which offsets it has, so a run that is repeated, or that was
+killed, appends nothing twice, provided that the format appends atomically. Delta and Iceberg do; plain Parquet tables
+do not.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,10 @@
 """`archive verify`: proof that an archive has every message that brokers have, each once and unharmed.
 
-1. Every file of the manifest is there, has its CRC-32, and its rows are those of its entry. 2. No offset is in two
-files. 3. Every offset between the ends that the brokers tell is in a file that passed. Missing offsets are looked for
-on the broker: if the broker has the message, the archive has a gap; if not (compaction topics), the offset is reported
-and is no fault.
+1. Every file of the manifest is there, has its CRC-32, and its rows are those of its entry.
+2. No offset is in two files.
+3. Every offset between the ends that the brokers report is in a file that passed. Missing offsets are looked for on the
+   broker: if the broker has the message, the archive has a gap; if not (compaction topics), the offset is reported and
+   is no fault.
 
 Without brokers the third part looks for holes between archived offsets only.
 """
@@ -58,7 +59,7 @@ class VerifyConfig:
         path: the archive's folder.
         options: of format("rocketmq"): which topics, from where to where; empty: no broker is asked.
         quick: do not read the files, look at their sizes only.
-        complete: what is not archived yet at the end of queues is a fault, too.
+        complete: messages at the end of queues that are not archived yet are a fault, too.
     """
 
     path: str

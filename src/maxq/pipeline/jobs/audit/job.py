@@ -5,7 +5,7 @@ joined with what its files have, so that whatever is missing, wrong, or of no re
 checked on the way. The log is read once: what it says is kept by Spark, in memory and on its local disks. Then the logs
 of copies are compared with the first store's, byte by byte, as far as both reach.
 
-A broker may run meanwhile: of its log is looked at what was there when the audit began.
+A broker may run meanwhile: its log is examined up to its end at the time when the audit began.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""What the tasks of an audit read: the log as it should have been dispatched, index files, and two logs side by side.
+"""The tasks of an audit: they read the log and what it should have been dispatched to, index files, and two logs side
+by side.
 
 Faults: store, file, position (byte in the file; null where there is no place), kind, expected, found.
 """

@@ -135,7 +135,7 @@ class PieceResult:
         entries: index entries as IndexCollector keeps them, in log order, `entry_count` of them.
         end_offset: physical offset behind the last record; -1 without one.
         last_store_timestamp: of the last record.
-        corruption: bytes of the piece that are no record.
+        corruption: bytes of the piece that are not records.
         torn_tail: those behind the last record of the log, in words.
         faults: why these units are not what a broker has, in words.
     """
