@@ -33,6 +33,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TABLES, run_blocking
+from maxq.runtime.turns import Turns
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
 
@@ -47,7 +48,7 @@ _POSTPONED_LOOK: Final = 1.0  # seconds
 _ELSEWHERE_SECONDS: Final = 0.2
 # skipped messages after which the table is written, because the log has no trace of them
 _UNTOLD_MOST: Final = UNDELIVERED_MOST // 2
-_LOOKED_AT: Final = 32  # units of a queue, of which the first that is not a gap tells where its messages lie
+_LOOKED_AT: Final = 32  # units of a queue that are read at once, to find the first one whose message is in the log
 _HOUR_MS: Final = 3_600_000
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
 
@@ -304,11 +305,23 @@ class ScheduleMessageService:
             queue = self._queue(level)
             postponed = [queue.unit(offset) for of, offset in table.postponed if of == level]
             waiting = [unit for unit in postponed if unit is not None and unit[2] >= given_up_ms]
-            start = max(table.offset(level), queue.min_offset)
-            unread = queue.units(start, _LOOKED_AT) if start < queue.max_offset else []
-            if any(unit is not None and low <= unit[0] < physical_offset for unit in (*waiting, *unread)):
+            unread = await self._first_in_log(queue, table.offset(level))
+            if any(unit is not None and low <= unit[0] < physical_offset for unit in (*waiting, unread)):
                 return f"delayed messages of level {level} wait in it"
         return ""
+
+    async def _first_in_log(self, queue: StoreScheduleQueue, offset: int) -> tuple[int, int, int] | None:
+        """Return the unit of the first message of a level, from a queue offset on, that is not damaged and whose record
+        is in the log; None if there is none. Those behind it lie behind it in the log, too."""
+        turns, offset = Turns(), max(offset, queue.min_offset)
+        while offset < queue.max_offset:
+            units = queue.units(offset, _LOOKED_AT)
+            for unit in units:
+                if unit is not None and unit[0] >= self._store.min_physical_offset:
+                    return unit
+            offset += len(units)
+            await turns.rest()
+        return None
 
     # ---- what is postponed ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from maxq.broker.schedule_message.schedule_message_service import ScheduleMessag
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.bundles_of import messages, tables
@@ -73,6 +74,30 @@ def test_a_message_whose_level_is_longer_than_file_reserved_time_is_delivered() 
         world.send_late("late")
         world.fill_two_files()
         await world.sleep_ms(DELAY_MS - 10_000)
+        assert world.store.min_physical_offset == 0
+        await world.sleep_ms(1_000_000)
+        assert world.bodies() == ["late"]
+        assert world.store.min_physical_offset > 0
+
+    _run(story, delivers=True)
+
+
+def test_damaged_messages_in_front_of_one_that_waits_do_not_let_its_file_go() -> None:
+    async def story(world: _World) -> None:
+        for number in range(40):
+            world.send_late(f"damaged {number}")
+        world.send_late("late")
+        world.fill_two_files()
+        await world.sleep_ms(1000)
+        queue = world.store.queue("SCHEDULE_TOPIC_XXXX", LEVEL - 1)
+        assert queue is not None
+        for offset in range(40):
+            unit = queue.unit(offset)
+            assert unit is not None
+            queue.put_unit(offset, (unit[0], unit[1], DAMAGED_TAGS_CODE))
+        await world.levels.shutdown()
+        world.open_levels(delivers=True)  # it reads the queue anew
+        await world.sleep_ms(DELAY_MS - 20_000)
         assert world.store.min_physical_offset == 0
         await world.sleep_ms(1_000_000)
         assert world.bodies() == ["late"]
