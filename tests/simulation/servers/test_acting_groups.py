@@ -601,6 +601,37 @@ def test_a_commit_at_a_slave_by_who_had_not_heard_of_a_reset_does_not_undo_it_af
     play(act)
 
 
+def test_a_slave_does_not_follow_an_acting_one_back_that_was_started_anew_without_its_newest_commits() -> None:
+    """It acts again before it is copied once more, and has not reached the slave that has copied them."""
+
+    async def act(world: SimWorld, group: Group, client: Client) -> None:
+        master, one, _ = group.brokers
+        await client.make_group(0)
+        for _ in range(8):
+            assert await client.send(0) is not None
+        await client.commit(0, 1)
+        await asyncio.sleep(12)
+        master.machine.kill()
+        await group.until_serves(1)
+        await asyncio.sleep(8)
+        await client.commit(1, 7)
+        await asyncio.sleep(3.3)
+        assert await client.committed(2) == 7
+        world.network.partition(*BROKERS[1:])
+        one.machine.kill()
+        await one.start()
+        await group.until_serves(1)
+        assert await client.committed(1) == 1
+        world.network.heal()
+        await asyncio.sleep(20)
+        assert await client.committed(2) == 7
+        await master.start()
+        await group.until_serves(0)
+        assert await client.committed(0) == 7
+
+    play(act)
+
+
 @pytest.mark.parametrize("next_one", [0, 2])
 def test_a_group_that_goes_back_at_an_acting_slave_goes_on_there_also_at_the_next_broker(next_one: int) -> None:
     """Another slave has copied where the group was before."""

@@ -35,7 +35,12 @@ from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop import hand_back
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
-from maxq.broker.tables.offset.consumer_offset_manager import UNHEARD, ConsumerOffsetManager, tells_of_acting
+from maxq.broker.tables.offset.consumer_offset_manager import (
+    ACTS_SINCE,
+    UNHEARD,
+    ConsumerOffsetManager,
+    tells_of_acting,
+)
 from maxq.broker.tables.offset.offset_table import OffsetTable, keys_on
 from maxq.broker.tables.offset.operator_changes import OperatorChanges
 from maxq.codes import ResponseCode
@@ -81,8 +86,8 @@ class SlaveToMasterSync:
         self._ha = ha
         self._pops: dict[str, bytes] = {}  # state of popped messages by the slave's address
         self._copied: dict[str, bytes] = {}  # the same, copied from slaves that went on acting as master
-        # address of the slave that was copied from, and the offsets it had then
-        self._copied_offsets: tuple[str, OffsetTable] = "", {}
+        # address of the slave that was copied from, since when it acts, and the offsets it had then
+        self._copied_offsets: tuple[str, Any, OffsetTable] = "", 0, {}
         # id of this master's return, and the version of its offsets before it
         self._return: tuple[str, DataVersion] | None = None
 
@@ -101,7 +106,7 @@ class SlaveToMasterSync:
         """Forget what `copy` has found out about popped messages, and which offsets it has copied: another broker is
         active."""
         self._copied = {}
-        self._copied_offsets = "", {}
+        self._copied_offsets = "", 0, {}
 
     async def take_back(self, address: str, return_id: str) -> None:
         """Take back everything that the slave at `address` has. `return_id` names this return of the master: a repeated
@@ -146,8 +151,9 @@ class SlaveToMasterSync:
 
     async def copy(self, address: str, is_wanted: Callable[[], bool]) -> None:
         """Copy, on a slave that does not act, what the slave at `address` keeps while it acts. That one goes on. Where
-        the offset of a queue is the one that was copied last it follows that slave also if the group went back there;
-        else the larger one counts, as of a slave that was started anew and may not have all that it had before.
+        the offset of a queue is the one that was copied last it follows that slave also if the group went back there.
+        Otherwise the larger one counts, as it does when that slave has begun to act anew since the last copy: after a
+        kill it may not have all that it had before.
 
         Args:
             is_wanted: does that slave still act for this one, as far as is known? It is asked after each answer.
@@ -163,9 +169,10 @@ class SlaveToMasterSync:
             return
         if told:
             self._copied[address] = told
-        if not told or self._copied_offsets[0] != address:
-            self._copied_offsets = address, {}
-        await self._merge_offsets(address, page, following, is_wanted, self._copied_offsets[1])
+        since = page.get(ACTS_SINCE)
+        if not told or self._copied_offsets[:2] != (address, since):
+            self._copied_offsets = address, since, {}
+        await self._merge_offsets(address, page, following, is_wanted, self._copied_offsets[2])
         if is_wanted():
             self._offsets.has_acted = True
             await self._take_delay_offsets(address)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from maxq.broker.bundles import Clients, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, body_reply, refuse_if
-from maxq.broker.tables.offset.consumer_offset_manager import MASTER_SINCE, UNHEARD
+from maxq.broker.tables.offset.consumer_offset_manager import ACTS_SINCE, MASTER_SINCE, UNHEARD
 from maxq.broker.tables.offset.offset_table import flat_row, offset_row, split_key
 from maxq.broker.tables.offset.operator_changes import NAME as OPERATOR_CHANGES
 from maxq.broker.tables.topic.topic_validator import validate_reader
@@ -110,6 +110,7 @@ class AdminOffsetProcessor(RequestProcessor):
                 body[OPERATOR_CHANGES] = self._offsets.changes.to_json()
                 body[UNHEARD] = self._offsets.unheard()
                 body[MASTER_SINCE] = self._offsets.master_since
+                body[ACTS_SINCE] = self._offsets.acts_since
         if not mark and HeaderFields(request.ext).opt_bool("deletions"):
             body["deletedTopics"] = self._store.deletions.to_json()
         if mark is not None:

@@ -49,6 +49,8 @@ NOTHING_UNHEARD: Final[Mapping[str, Collection[int]]] = {}
 NOTHING_COPIED: Final[Mapping[int, int]] = {}
 #: On the first page of a master's offsets: `ConsumerOffsetManager.master_since`.
 MASTER_SINCE: Final = "masterSince"
+#: On the first page of a slave's offsets: `ConsumerOffsetManager.acts_since`.
+ACTS_SINCE: Final = "actsSince"
 
 _HAS_ACTED: Final = "hasActed"
 _RESETS: Final = "resets"
@@ -94,6 +96,8 @@ class ConsumerOffsetManager(PeriodicManager):
         master_from: of a master: physical end of its log when it became one. Messages behind it may have the offsets of
             others that it has lost.
         master_since: on a master: time in ms since 1970 at which it became one. No two times are the same.
+        acts_since: on a slave that has acted as master in this process: time in ms since 1970 at which it last began; 0
+            on other brokers. No two times are the same.
         copied_master_since: of a slave: `master_since` of the master whose offsets it last asked for.
         changes: when operators have last set or removed offsets (operator_changes.py). An offset of such a key from
             another broker of the group counts only if that broker knows of the change.
@@ -129,7 +133,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._oldest: OffsetTable | None = None  # offsets that the first page of the copy under way has said
         self.when_begun: list[Callable[[str, str, int, int], None]] = []
         self.set_up_to = -1
-        self.master_from = self.master_since = 0
+        self.master_from = self.master_since = self.acts_since = 0
         self.copied_master_since = UNKNOWN_MASTER
         self.changes = OperatorChanges()
         self._commits = 0
@@ -574,6 +578,7 @@ class ConsumerOffsetManager(PeriodicManager):
     def begin_to_act(self, version: DataVersion) -> None:
         """Note that this slave's table counts for the group from now on, and continue from data version `version`."""
         self.has_acted = True
+        self.acts_since = max(self._clock.wall_ms(), self.acts_since + 1)
         self.take_version(version)
 
     def take_back_from_slave(
