@@ -183,7 +183,7 @@ class ScheduleMessageService:
             before = self._table.offset(level)
             corrected = self._queue(level).corrected(before, self._ends[level])
             if corrected != before:
-                log.warning("delay level %d: offset %d is outside its queue and is set to %d", level, before, corrected)
+                self._say_corrected(level, before, corrected)
                 self._table.update(level, corrected)
         delivered = DeliveryRecovery(self._store, levels, self._queue, self._table)
         await delivered.find()
@@ -200,6 +200,27 @@ class ScheduleMessageService:
         self._is_loaded = True
         self._written = self._table.encode(self._known_end())
         self._files.set_delay_offsets(self._encode)
+
+    def _say_corrected(self, level: int, before: int, corrected: int) -> None:
+        """Log what it means that the queue of a level does not have the offset that delayOffset.json says."""
+        delay_s = self._levels.delay_ms(level) // 1000
+        if corrected < before:
+            log.warning(
+                "delay level %d (%d s): delayOffset.json says that messages up to queue offset %d were delivered, but "
+                "the queue ends at %d: the log has lost its end since, or is another one. What is stored from now on "
+                "is delivered; look for older messages in a copy of the log", level, delay_s, before, corrected,
+            )  # fmt: skip
+        elif level not in self._table.offsets():
+            log.info("delay level %d (%d s): nothing says what was delivered; its queue begins at offset %d",
+                     level, delay_s, corrected)  # fmt: skip
+        else:
+            log.error(
+                "up to %d messages of delay level %d (%d s; queue offsets %d to %d) are lost: they were deleted with "
+                "their log files before they were delivered, while the broker was down or the disk was full; what "
+                "was delivered in the ten seconds before the last end counts, too. Their senders must send them again, "
+                "or restore the log from a copy. Make room, or raise fileReservedTime",
+                corrected - before, level, delay_s, before, corrected - 1,
+            )  # fmt: skip
 
     async def _read(self) -> None:
         """Read the file, else its backup. Without either, only the log tells which messages were delivered.

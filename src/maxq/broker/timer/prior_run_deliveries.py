@@ -44,6 +44,8 @@ class PriorRunDeliveries:
             for copies in copies_behind(self._store, start):
                 for identity, rolls, made_ms in copies:
                     found.add(identity, rolls)
+                    if (out_ms := int(identity[2])) <= made_ms:  # else it was put round
+                        self._timer.note_delivered(out_ms)
                     self._made_until_ms = max(self._made_until_ms, made_ms)
                 await asyncio.sleep(0)
         return found

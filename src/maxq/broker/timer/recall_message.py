@@ -2,7 +2,8 @@
 
 The handle came with the answer to the send: base64url of `v1 topic brokerName deliverMs UNIQ_KEY`, blanks between. A
 recall stores a marker that is due when the message is; the timer then leaves the message out. A message whose time is
-still to come may have been delivered if the clock was set back since: its recall is refused.
+still to come may have been delivered if the clock was set back since: its recall is refused, also where nobody can tell
+because there is no index.
 
 Source:
     broker/processor/RecallMessageProcessor.java, common/producer/RecallMessageHandle.java.
@@ -26,8 +27,8 @@ from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.connection import Connection, Processor
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.timer.roll_window import precision_of
-from maxq.store.timer.timer_record import delete_key
+from maxq.store.timer.roll_window import PRECISIONS
+from maxq.store.timer.timer_record import delete_key, long_of
 
 RECALL_MESSAGE_TAG: Final = "_RECALL_TAG_"
 LATEST_MS: Final = 1 << 62
@@ -67,21 +68,27 @@ class RecallMessageProcessor(RequestProcessor):
         handle = self._handle(header)
         if isinstance(handle, Refusal):
             return handle.reply_to(request)
-        if self._may_be_delivered(handle.deliver_ms) and await self._was_delivered(handle):
-            return _illegal("recall failed, the message was delivered before the clock was set back").reply_to(request)
+        if self._may_be_delivered(handle.deliver_ms) and (refusal := await self._was_delivered(handle)) is not None:
+            return refusal.reply_to(request)
         return await self.cancel(request, handle, connection.remote_host, header.producer_group or "")
 
-    async def _was_delivered(self, handle: RecallHandle) -> bool:
-        """Return whether the index finds the copy of a timer message in its topic."""
+    async def _was_delivered(self, handle: RecallHandle) -> Refusal | None:
+        """Return the refusal to recall a timer message if the index finds its copy in its topic, or if there is no
+        index to look into; None if the message was not delivered."""
+        if not self._settings.store.message_index_enable:
+            return _illegal(
+                "recall failed, the message may have been delivered before the clock was set back: without an index "
+                "(messageIndexEnable is false) this cannot be told"
+            )
         await self._store.wait_for_dispatch()
         found = self._store.query_message(handle.topic, handle.message_id, _COPIES_MOST, 0, LATEST_MS)
-        precision = precision_of(self._settings.store)
-        due_ms = str((handle.deliver_ms - 1) // precision * precision)
-        copies = [decode_record(buffer) for buffer in found.buffers]
-        return any(
-            copy.uniq_key == handle.message_id and copy.properties.get(const.PROPERTY_TIMER_OUT_MS) == due_ms
-            for copy in copies
-        )
+        for copy in map(decode_record, found.buffers):
+            out_ms = long_of(copy.properties.get(const.PROPERTY_TIMER_OUT_MS))
+            # timerPrecisionMs, to which it was rounded down, may have been another one
+            is_due_then = out_ms is not None and 0 < handle.deliver_ms - out_ms <= max(PRECISIONS)
+            if copy.uniq_key == handle.message_id and is_due_then:
+                return _illegal("recall failed, the message was delivered before the clock was set back")
+        return None
 
     async def cancel(
         self, request: RemotingCommand, handle: RecallHandle, born_host: bytes, producer_group: str

@@ -453,9 +453,11 @@ class TimerService:
             self._is_done(record)
             self._count(record.real_topic, -1)  # its marker will not find it any more
             return True
-        if record.out_ms > self._clock.wall_ms():  # never early, whatever the wheel says
-            # the move counts only in a checkpoint that names it; otherwise the old place counts
-            return self.timer.move(record, 0)
+        now_ms = self._clock.wall_ms()
+        if record.earliest_ms > now_ms:  # never early, whatever the wheel says
+            # The move counts only in a checkpoint that names it; otherwise the old place counts. If the broker before
+            # had a coarser precision, the new slot is that of the marker which recalls the message.
+            return self.timer.move(record, 0 if record.out_ms > now_ms else record.earliest_ms - 1)
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
         if delivered:
             self.dequeued += 1

@@ -95,16 +95,22 @@ class TransactionLedger:
         found = self._marks.find(_OPEN, place)
         return self._base + (found if found >= 0 else len(self._marks))
 
-    def skip_to(self, offset: int) -> None:
-        """Skip half messages below `offset`, because they are no longer in the store."""
+    def skip_to(self, offset: int) -> int:
+        """Skip half messages below `offset`, because they are no longer in the store. Returns how many of them were
+        open."""
         if offset <= self.low:
-            return
+            return 0
+        end = min(max(offset - self._base, 0), len(self._marks))
+        skipped = self._marks.count(_OPEN, self.low - self._base, end) + max(
+            0, offset - max(self.low, self._base + end)
+        )
         self.low = offset
         self._latest = {origin: copy for origin, copy in self._latest.items() if copy >= offset}
         if offset >= self._base + len(self._marks):
             self._marks.clear()
             self._base = offset
         self._advance()
+        return skipped
 
     def _advance(self) -> None:
         self.low = self.next_open(self.low)

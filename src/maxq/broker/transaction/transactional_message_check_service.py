@@ -187,7 +187,7 @@ class TransactionalMessageCheckService:
         for the next one."""
         ledger = self._transactions.ledger
         end = self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
-        ledger.skip_to(self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
+        self._transactions.skip_gone()
         asked = looked = 0
         self._refused_topics.clear()
         questions: list[_Question] = []

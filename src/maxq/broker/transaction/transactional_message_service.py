@@ -98,12 +98,27 @@ class TransactionalMessageService:
         store = self._store
         await store.wait_for_dispatch()
         self._began_at = store.max_physical_offset
-        self.ledger = TransactionLedger(self._progress(TRANS_HALF_TOPIC))
+        committed = self._offsets.query_offset(TRANSACTION_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        begin = self._progress(TRANS_HALF_TOPIC)
+        self.ledger = TransactionLedger(min(committed, begin) if committed >= 0 else begin)
         self.ops = self._op_messages(self._progress(TRANS_OP_HALF_TOPIC))
         await self.ops.read_back()
+        self.skip_gone()
         await self._find_open(store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
         open_now = sum(self._metrics.open_transactions().values())
         log.info("transactions: %d open, half messages from %d on", open_now, self.ledger.low)
+
+    def skip_gone(self) -> None:
+        """Skip half messages that are no longer in the store, and log how many of them were open."""
+        first, begin = self.ledger.low, self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        if skipped := self.ledger.skip_to(begin):
+            log.error(
+                "%d transactions are lost: their half messages (of queue offsets %d to %d of %s) were deleted with "
+                "their log files before they were committed or rolled back, as happens when the disk is full. Have "
+                "their producers send them again. Make room, raise fileReservedTime, or have transactions end earlier "
+                "(transactionCheckMax, transactionTimeOut)",
+                skipped, first, begin - 1, TRANS_HALF_TOPIC,
+            )  # fmt: skip
 
     def _progress(self, topic: str) -> int:
         store, offsets = self._store, self._offsets

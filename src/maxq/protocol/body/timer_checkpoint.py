@@ -18,7 +18,9 @@ and therefore lie in another slot of the wheel than their records say.
     n  i64  physical offset behind which the copies of messages lie that were delivered after this checkpoint
        i32  CRC-32 of everything before, from byte 12 on
        i64  roll window of the broker that fills the wheel, ms; i32 its timerPrecisionMs
-       i32  CRC-32 of these two. Earlier versions leave out the last three fields, or the last five
+       i32  CRC-32 of these two
+       i64  the latest value that lastReadTimeMs has had, ms
+       i32  CRC-32 of this one. Earlier versions leave out the last two fields, the last five, or the last seven
 
 Source:
     store/timer/TimerCheckpoint.java.
@@ -43,6 +45,7 @@ _MOVED_MAGIC = b"MXQM"
 _DEDUPE = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _SLOTS = struct.Struct(">qi")
+_LATEST = struct.Struct(">q")
 
 #: Bytes of Java's form.
 SIZE = _OFFSETS.size + _VERSION.size
@@ -66,6 +69,7 @@ class TimerCheckpoint:
         dedupe_position: physical offset behind which copies of later deliveries lie; −1: unknown.
         window_ms: the roll window with which messages were put into slots; 0: unknown.
         precision_ms: precision of the slots; 0: unknown.
+        latest_ms: the latest value that `last_read_time_ms` has had; 0: unknown.
     """
 
     last_read_time_ms: int = 0
@@ -78,6 +82,7 @@ class TimerCheckpoint:
     dedupe_position: int = -1
     window_ms: int = 0
     precision_ms: int = 0
+    latest_ms: int = 0
 
     def encode(self) -> bytes:
         """Return the 56 bytes of Java's file `timercheck`."""
@@ -101,7 +106,9 @@ class TimerCheckpoint:
         head = _MOVED_HEAD.pack(_MOVED_MAGIC, len(self.moved), zlib.crc32(content))
         content += _DEDUPE.pack(self.dedupe_position)
         slots = _SLOTS.pack(self.window_ms, self.precision_ms)
-        known = slots + _CRC.pack(zlib.crc32(slots)) if self.window_ms else b""
+        known = b"".join(
+            part + _CRC.pack(zlib.crc32(part)) for part in (slots, _LATEST.pack(self.latest_ms)) if self.window_ms
+        )
         return head + content + _CRC.pack(zlib.crc32(content)) + known
 
     def decode_own(self, data: bytes | bytearray | memoryview) -> None:
@@ -128,6 +135,11 @@ class TimerCheckpoint:
             window_ms, precision_ms = _SLOTS.unpack_from(data)
             if window_ms > 0 and precision_ms > 0:
                 self.window_ms, self.precision_ms = window_ms, precision_ms
+            rest = data[_SLOTS.size + _CRC.size :]
+            if len(rest) >= _LATEST.size + _CRC.size and _CRC.unpack_from(rest, _LATEST.size)[0] == zlib.crc32(
+                rest[: _LATEST.size]
+            ):
+                (self.latest_ms,) = _LATEST.unpack_from(rest)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "TimerCheckpoint":

@@ -142,6 +142,7 @@ class TimerMessageStore:
         # window of the wheel that this one follows, as its broker reported it; 0: this broker's own
         self._told_window_ms = 0
         self._told_precision_ms = 0  # precision of that wheel
+        self._is_window_missed = False  # its broker says nothing of its window, and that was logged
         self._latest_ms = 0  # the read time that had been reached before it was set back
 
     # --- life ---
@@ -174,6 +175,7 @@ class TimerMessageStore:
         self.dedupe_position = self._file.dedupe_position
         if self.dedupe_position is None:  # from the checkpoint's time: `_skip_to` moves the read time on
             self.dedupe_position = first_position(self._store, found.read_time_ms)
+        self._latest_ms = max(self.saved.latest_ms, self.floor(found.read_time_ms))
         # before its first checkpoint this timer has passed over nothing, whoever wrote the units
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
@@ -280,9 +282,14 @@ class TimerMessageStore:
 
     def may_have_delivered(self, deliver_ms: int) -> bool:
         """Return whether messages with this delivery time, which is still to come, may have been delivered: the clock
-        was set back since. Before a start only the read time is known, which may have gone back since."""
+        was set back since, before this start or after it."""
         due = self.floor(deliver_ms - 1)
         return due < max(self.read_time_ms, self._latest_ms) or due == self._open_ms
+
+    def note_delivered(self, out_ms: int) -> None:
+        """Note that a message that was due at this time has been delivered, though the last checkpoint says nothing of
+        it."""
+        self._latest_ms = max(self._latest_ms, self.slot_of(out_ms) + self.precision_ms)
 
     def was_passed(self, record: TimerRecord) -> bool:
         """Return whether the broker that this one took over from had read this due message before it wrote its last
@@ -530,7 +537,7 @@ class TimerMessageStore:
 
     def adopt(self, checkpoint: TimerCheckpoint) -> None:
         """Adopt the progress of another broker of the group: its master, or the slave that acted for it."""
-        self._latest_ms = max(self._latest_ms, self.read_time_ms)
+        self._latest_ms = max(self._latest_ms, self.read_time_ms, checkpoint.latest_ms)
         self.read_time_ms = self.floor(checkpoint.last_read_time_ms)
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()
@@ -539,10 +546,18 @@ class TimerMessageStore:
         self.dedupe_position, self.told_position = None, checkpoint.dedupe_position
         self.moved.take(checkpoint.moved, self.log.max_offset)
         self._told_window_ms = checkpoint.window_ms
+        if not checkpoint.window_ms and not self._is_window_missed:
+            self._is_window_missed = True
+            log.warning(
+                "the broker that delivers timer messages, a Java broker or an older one, does not say how far ahead it "
+                "puts them into its wheel. timerRollWindowSlot and fileReservedTime must be the same here and there: "
+                "else messages due later than that may be lost, or come twice, when this one takes over"
+            )
         if checkpoint.precision_ms not in (0, self._told_precision_ms, self.precision_ms):
             log.error(
-                "timerPrecisionMs is %d here, and %d at the broker that delivers: when this one takes over, timer "
-                "messages may come early by the difference, and recalls may miss; set both alike",
+                "timerPrecisionMs is %d here, and %d at the broker that delivers: when this one takes over, messages "
+                "that were sent with a delay, and not with a time, may come early by the difference, and recalls of "
+                "them may miss; set both alike",
                 self.precision_ms,
                 checkpoint.precision_ms,
             )
@@ -609,6 +624,7 @@ class TimerMessageStore:
             dedupe_position,
             self._window_ms,
             self.precision_ms,
+            max(self._latest_ms, self.read_time_ms),
         )
         return Checkpoint(
             self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position,

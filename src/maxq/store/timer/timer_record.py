@@ -10,6 +10,7 @@ from typing import Final
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
+from maxq.store.timer.roll_window import PRECISIONS
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
@@ -34,6 +35,16 @@ class TimerRecord:
     delete_key: str | None
     rolls: int
     message: MessageExt
+
+    @property
+    def earliest_ms(self) -> int:
+        """Return the time before which the message must not be delivered: the time that its sender asked for, if the
+        message says that and `out_ms` was rounded down from it, else `out_ms`."""
+        properties = self.message.properties
+        asked_ms = None
+        if const.PROPERTY_TIMER_DELAY_SEC not in properties and const.PROPERTY_TIMER_DELAY_MS not in properties:
+            asked_ms = long_of(properties.get(const.PROPERTY_TIMER_DELIVER_MS))
+        return asked_ms if asked_ms is not None and 0 < asked_ms - self.out_ms <= max(PRECISIONS) else self.out_ms
 
     @property
     def identity(self) -> tuple[str, str, str, str]:

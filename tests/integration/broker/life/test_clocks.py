@@ -76,6 +76,32 @@ async def test_what_was_delivered_before_the_clock_was_set_back_is_not_recalled(
     assert (await _recall(broker, waits)).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.parametrize("has_index", [True, False])
+async def test_what_was_delivered_is_not_recalled_after_a_restart_that_followed_a_clock_set_back(
+    start_broker: Start, clocks: WallClocks, has_index: bool
+) -> None:
+    """The timer's time has gone back, for a message is due before it."""
+    settings = {
+        "recallMessageEnable": "true", "timerPrecisionMs": "100", "messageIndexEnable": str(has_index).lower(),
+    }  # fmt: skip
+    broker = await start_broker(**settings)
+    broker.create_topic("T", 1)
+    gone = await _timed(broker, b"gone", 200)
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+    timer = broker.controller.timed.service.timer
+    before = timer.read_time_ms
+    clocks.off_ms = -20_000
+    await _timed(broker, b"new", 10_000)
+    await until(lambda: timer.read_time_ms < before)
+    await broker.stop()
+    broker = await start_broker(**settings)
+    answer = await _recall(broker, gone)
+    told = "was delivered" if has_index else "messageIndexEnable is false"
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION and told in (answer.remark or "")
+    waits = await _timed(broker, b"waits", 60_000)
+    assert (await _recall(broker, waits)).code == ResponseCode.SUCCESS
+
+
 async def test_an_operator_takes_back_a_timer_message_that_was_stored_before_the_clock_was_set_back(
     start_broker: Start, clocks: WallClocks
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -722,3 +723,20 @@ async def test_a_transaction_ends_with_its_topic_though_its_producer_never_retur
     await until(lambda: transactions.service.ledger.low == kept.queue_offset)
     await until(lambda: not transactions.service.ops.waiting)
     assert transactions.metrics.open_transactions() == {"Other": 1}
+
+
+async def test_transactions_whose_half_messages_went_with_the_log_are_counted_in_the_log(
+    start_broker: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await world(start_broker)
+    halves = [await client.prepare("T", b"%d" % n) for n in range(4)]
+    await client.end(halves[0], ROLLBACK)
+    await client.broker.send("T", bytes(600_000))
+    await client.broker.send("T", bytes(600_000))
+    await client.prepare("T", b"kept")
+    await client.broker.stop()
+    (tmp_path / "store/commitlog" / f"{0:020d}").unlink()
+    broker = await start_broker(**CALM)
+    await broker.controller.transactions.checks.ready()
+    assert "3 transactions are lost: their half messages (of queue offsets 1 to 3 of" in caplog.text
+    assert broker.controller.transactions.metrics.open_transactions() == {"T": 1}

@@ -3,6 +3,7 @@
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -256,3 +257,25 @@ async def test_what_is_passed_over_is_written_down_before_it_is_too_much_to_be_t
     second = await start_broker(messageDelayLevel="1s", maxMessageSize=2048, flushDelayOffsetInterval=3_600_000)
     file = second.folder / "config" / "delayOffset.json"
     await until(lambda: file.exists() and json.loads(file.read_bytes())["offsetTable"].get("1", 0) >= 32)
+
+
+async def test_delayed_messages_that_went_with_the_log_are_counted_in_the_log(
+    start_broker: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT)
+    broker.create_topic("T")
+    await broker.send("T", b"came", DELAY="1")
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+    for number in range(3):
+        await broker.send("T", b"%d" % number, DELAY="4")
+    await broker.send("T", bytes(600_000))
+    await broker.send("T", bytes(600_000), DELAY="4")
+    await broker.stop()
+    table = json.loads((tmp_path / "store/config/delayOffset.json").read_text())
+    (tmp_path / "store/commitlog" / f"{0:020d}").unlink()
+    (tmp_path / "store/config/delayOffset.json").write_text(json.dumps({**table, "offsetTable": {"1": 1, "4": 0}}))
+    broker = await start_broker(messageDelayLevel=SHORT)
+    await until(lambda: broker.controller.delayed.service.is_running)
+    await until(lambda: "delay level 4" in caplog.text)
+    assert "up to 3 messages of delay level 4 (3600 s; queue offsets 0 to 2) are lost" in caplog.text
+    assert "delay level 1 " not in caplog.text

@@ -856,6 +856,37 @@ def test_a_slave_with_another_precision_delivers_all_when_it_is_promoted() -> No
     in_virtual_time(story)
 
 
+@pytest.mark.parametrize("recalls", [False, True])
+def test_a_slave_with_a_finer_precision_delivers_no_message_early_and_takes_recalls_when_it_is_promoted(
+    recalls: bool,
+) -> None:
+    """Its master rounded the times down to its own precision."""
+
+    async def story(world: TimerWorld) -> None:
+        world.configure(timer_precision_ms=100)
+        await world.open(dequeue=False)
+        world.configure(timer_precision_ms=1000)  # the master's
+        at = world.clock.wall_ms() + 20_000
+        for number in range(5):
+            due = at + 100 + 200 * number
+            world.send(str(due), TIMER_DELIVER_MS=str(due), UNIQ_KEY=f"ID{number}")
+        world.configure(timer_precision_ms=100)
+        world.follows(5)
+        await world.sleep_ms(5_000)
+        world.promote()
+        if recalls:
+            due = at + 100 + 200 * 3
+            world.send("marker", TIMER_DELIVER_MS=str(due), TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID3"))
+        await world.sleep_ms(30_000)
+        assert world.bodies() == [str(at + 100 + 200 * number) for number in range(5) if number != 3 or not recalls]
+        late = [message.store_timestamp - int(message.body) for message in world.delivered()]
+        assert min(late) >= 0 and max(late) <= 300
+        assert world.service.timer.pending == 0
+        await world.close()
+
+    in_virtual_time(story)
+
+
 def test_nothing_is_delivered_into_the_topics_that_only_the_broker_writes() -> None:
     """A client may send to the timer's topic, as brokers that act for others do."""
 

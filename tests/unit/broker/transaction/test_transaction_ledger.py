@@ -59,11 +59,10 @@ def test_a_copy_stands_for_its_origin_until_it_ends() -> None:
 def test_what_the_store_no_longer_has_is_skipped() -> None:
     ledger = TransactionLedger(10)
     ledger.finish(12, TransactionOutcome.COMMITTED)
-    ledger.skip_to(12)
-    assert ledger.low == 13
-    ledger.skip_to(11)
-    assert ledger.low == 13
-    ledger.skip_to(500)
+    assert (ledger.skip_to(12), ledger.low) == (2, 13)
+    assert (ledger.skip_to(11), ledger.low) == (0, 13)
+    ledger.finish(15, TransactionOutcome.ROLLED_BACK)
+    assert ledger.skip_to(500) == 486
     assert (ledger.low, ledger.is_open(499), ledger.is_open(500)) == (500, False, True)
 
 
