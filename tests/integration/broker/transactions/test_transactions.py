@@ -728,9 +728,11 @@ async def test_a_transaction_ends_with_its_topic_though_its_producer_never_retur
 async def test_transactions_whose_half_messages_went_with_the_log_are_counted_in_the_log(
     start_broker: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = await world(start_broker)
+    client = await world(start_broker, transactionOpBatchInterval=100)
     halves = [await client.prepare("T", b"%d" % n) for n in range(4)]
     await client.end(halves[0], ROLLBACK)
+    offsets = client.broker.controller.offsets
+    await until(lambda: offsets.query_offset(GROUP, HALF, 0) == 1)
     await client.broker.send("T", bytes(600_000))
     await client.broker.send("T", bytes(600_000))
     await client.prepare("T", b"kept")
