@@ -208,7 +208,7 @@ class CleanService:
     async def _keeps(self, file: MappedFile, immediately: bool) -> bool:
         """Return whether an expired file of the log stays because it is needed; the log says so once an hour. A full
         disk has it deleted all the same (`immediately`), with a line in the log."""
-        reasons = [reason for is_needed in self.needs.values() if (reason := await is_needed(file.end_offset))]
+        reasons = [reason for part in self.needs if (reason := await self._why_needed(part, file.end_offset))]
         if not reasons:
             return False
         why, now_ms = "; ".join(reasons), self._context.clock.monotonic_ms()
@@ -218,6 +218,13 @@ class CleanService:
             self._kept = str(file.path), now_ms
             log.warning("%s is older than fileReservedTime, and is kept: %s", file.path, why)
         return not immediately
+
+    async def _why_needed(self, part: str, physical_offset: int) -> str:
+        """Return why a part of the broker needs records below a physical offset; empty if it needs none."""
+        try:
+            return await self.needs[part](physical_offset)
+        except OSError as error:
+            return f"the disk cannot read what {part} needs: {error}"
 
     async def _is_known(self, end: int) -> bool:
         """Return whether the store's other files have recorded the deletions of topics below `end`. Otherwise a deleted

@@ -96,6 +96,25 @@ async def test_a_nearly_full_disk_deletes_whatever_the_age(
     assert store.put_message(message()).ok
 
 
+@pytest.mark.parametrize("percent", [10, 95])
+async def test_a_page_that_the_disk_cannot_read_keeps_the_log_but_not_on_a_full_disk(
+    store: MessageStore, clock: TestClock, usage: list[int], percent: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is one that says which messages somebody still needs, of the timer's log, for example."""
+
+    async def unreadable(physical_offset: int) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    store.cleaner.needs["timer"] = unreadable
+    before, usage[0] = files(store), percent
+    clock.go_to_hour(DELETE_WHEN)
+    clock.now_ms += 96 * HOUR
+    assert (await store.cleaner.clean() > 0) is (percent == 95)
+    assert (files(store) < before) is (percent == 95)
+    lines = [line for line in caplog.messages if "the disk cannot read what timer needs: " in line]
+    assert lines and "Input/output error" in lines[0]
+
+
 async def test_a_full_disk_refuses_writes_with_cause_measure_and_limit_until_there_is_room(
     store: MessageStore, usage: list[int]
 ) -> None:
