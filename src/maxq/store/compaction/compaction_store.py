@@ -268,8 +268,9 @@ class CompactionStore:
         start = max(found.next_offset, low)
         if 0 < found.next_offset < low:
             log.error("%s-%d: messages %d to %d went with the log before they were copied, as they do while "
-                      "enableCompaction is false: where one of them was the newest of its key, an older one is served",
-                      topic, queue_id, found.next_offset, low - 1)  # fmt: skip
+                      "enableCompaction is false, or could not be read: where one of them was the newest of its key, "
+                      "an older one is served", topic, queue_id, found.next_offset, low - 1)  # fmt: skip
+            found.next_offset = low
         end = min(queue.max_offset, start + most)
         for offset in range(start, end):
             unit = queue.unit(offset)

@@ -779,7 +779,15 @@ async def test_messages_that_went_while_compaction_was_off_are_counted_in_the_lo
     await expire_all(store, clock)
     store.close()
     store = compacting(tmp_path, clock)
-    assert kept(store) == kept(store) == [(0, "K", b"v1")]
+    put(store, "L", b"v1")
+
+    def refuse(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompactionLog, "append", refuse)
+        assert kept(store) == kept(store) == [(0, "K", b"v1")]
+    assert kept(store) == [(0, "K", b"v1"), (2, "L", b"v1")]
     (line,) = [line for line in caplog.messages if "before they were copied" in line]
     assert "T-0: messages 1 to 1 went with the log" in line
     store.close()
