@@ -201,8 +201,9 @@ class TimerService:
             return False
         if self._is_unread_below(physical_offset):
             return True
-        for start in (self._waiting_at, 0):
-            if await self._has_waiting_unit(start, physical_offset, turns):
+        found_at = self._waiting_at
+        for start, end in ((found_at, timer.log.max_offset), (0, found_at)):
+            if await self._has_waiting_unit(start, end, physical_offset, turns):
                 return True
         for moved in timer.moved.all() or ():  # read at the end, because messages are moved meanwhile
             if self.is_loaded and moved.physical_offset < physical_offset and timer.needs_record(*moved):
@@ -210,12 +211,12 @@ class TimerService:
             await turns.rest()
         return False
 
-    async def _has_waiting_unit(self, start: int, physical_offset: int, turns: Turns) -> bool:
-        """Return whether a unit of the timer log, from this position on, is of a message that waits in the wheel and
+    async def _has_waiting_unit(self, start: int, end: int, physical_offset: int, turns: Turns) -> bool:
+        """Return whether a unit of the timer log, between these positions, is of a message that waits in the wheel and
         whose record lies before this physical offset, and note where."""
         timer = self.timer
         position = max(start, timer.log.min_offset)
-        while self.is_loaded and position < timer.log.max_offset:
+        while self.is_loaded and position < end:
             unit = timer.log.read(position)
             if unit is not None and unit.physical_offset < physical_offset:
                 if timer.waits(unit) and timer.needs_record(unit.physical_offset, unit.size, unit.due_ms):

@@ -291,6 +291,8 @@ def test_units_of_batches_whose_records_were_lost_never_come_back(tmp_path: Path
         file.write(bytes(2 * 65_536 - lost.physical_offset))
     store = recovered_with_batches(tmp_path, clock)
     assert store.max_offset("Batch", 0) == 5
+    units = (tmp_path / "batchconsumequeue" / "Batch" / "0" / f"{0:020d}").read_bytes()
+    assert any(units[: 5 * 46]) and not any(units[5 * 46 :])
     while store.max_physical_offset < lost.physical_offset + 1_000:
         store.put_message(message("Other"))  # where the lost records were
     store.close()
