@@ -62,7 +62,7 @@ from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.processors.send.reply_message import ReplyMessageProcessor
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.send.send_back import SendBackProcessor
-from maxq.broker.processors.send.send_message import BATCH_CQ, SendMessageProcessor
+from maxq.broker.processors.send.send_message import SendMessageProcessor
 from maxq.broker.processors.support import Registers
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
 from maxq.broker.slave.master_api import MasterApi
@@ -75,7 +75,7 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.runtime_info import RuntimeInfo
 from maxq.broker.stats.stage_times import StageTimes
 from maxq.broker.stats.topic_puts import TopicPuts
-from maxq.broker.tables.attributes import QUEUE_TYPE
+from maxq.broker.tables.attributes import BATCH_CQ, QUEUE_TYPE
 from maxq.broker.tables.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.tables.client.consumer_manager import ConsumerManager
 from maxq.broker.tables.client.housekeeping import ClientHousekeepingService
@@ -297,7 +297,11 @@ class BrokerController:
         self.fast_failure = FastFailure(settings, clock=clock)
         self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
         self.topic_write_states = TopicWriteStates(
-            self.topics, settings, self.store.queues.topic_write_state, self.mappings.is_static
+            self.topics,
+            settings,
+            self.store.queues.topic_write_state,
+            self.mappings.is_static,
+            self.store.queues.take_kind,
         )
         self.quotas = Quotas(
             settings,
@@ -668,9 +672,9 @@ class BrokerController:
         except OSError as error:
             log.warning("owner.json does not say for the next start how this log compares with the master's: %s", error)
 
-    def _is_batch_topic(self, topic: str) -> bool:
+    def _is_batch_topic(self, topic: str) -> bool | None:
         config = self.topics.select_topic_config(topic)
-        return config is not None and config.attributes.get(QUEUE_TYPE) == BATCH_CQ
+        return None if config is None else config.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     def _take_deletion(self, topics: Collection[str], incarnation: int) -> None:
         """Apply the deletion of topics at a physical offset, by this broker or its master."""
@@ -805,7 +809,8 @@ class BrokerController:
             was_slave = self.store_owner.was_slave
             self.store.reader.may_lack_messages |= was_slave
             if was_slave:
-                await run_blocking(self.topics.add_found, self._topics_with_messages, self._newest_message_ms)
+                found = (self._topics_with_messages, self._newest_message_ms, self._has_batches)
+                await run_blocking(self.topics.add_found, *found)
             slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
             self.offsets.begin_as_master(self.store.max_physical_offset)
             self.offsets.not_beyond(self.store.max_offset)
@@ -822,12 +827,16 @@ class BrokerController:
         store = self.store
         if self._settings.store.broker_role == SLAVE or self.table_records is not None:
             return {}
-        names = [(name.decode(errors="replace"), list(state.queues)) for name, state in list(store.topics.items())]
-        last = {
-            name: max((queue_id for queue_id in queues if store.max_offset(name, queue_id) > 0), default=-1)
-            for name, queues in names
-        }
-        return {name: queue_id + 1 for name, queue_id in last.items() if queue_id >= 0}
+        plain = [(name.decode(errors="replace"), list(state.queues)) for name, state in list(store.topics.items())]
+        queues = [(name, queue_id) for name, queue_ids in plain for queue_id in queue_ids]
+        counts: dict[str, int] = {}
+        for name, queue_id in (*queues, *list(store.queues.batch_queues)):
+            if store.max_offset(name, queue_id) > 0:
+                counts[name] = max(counts.get(name, 0), queue_id + 1)
+        return counts
+
+    def _has_batches(self, topic: str) -> bool:
+        return self.store.queues.topic_write_state(topic).has_batch_queues
 
     def _newest_message_ms(self, topic: str, queues: int) -> int:
         """Return when the newest message of a topic with so many queues was stored, in ms; -1: it has none."""

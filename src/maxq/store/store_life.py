@@ -184,6 +184,9 @@ class StoreLife:
         parts.propagation.dispatch_visible()
         for queue in parts.queues:  # copied records carry queue offsets: numbering continues behind them
             queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
+        for batch in parts.queues.batch_queues.values():
+            batch.next_queue_offset = max(batch.next_queue_offset, batch.max_offset)
+        parts.queues.take_kinds()
         for message in self._not_dispatched():  # records may be undispatched, for example for lack of room on the disk
             parts.queues.count(message)
 

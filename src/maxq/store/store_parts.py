@@ -95,7 +95,7 @@ class StoreParts:
         self.on_deleted: Callable[[list[str], int], None] | None = None
         self.allocator = FileAllocator(context)
         self.commit_log = _commit_log(context, self.allocator)
-        self.queues = ConsumeQueueStore(context)
+        self.queues = ConsumeQueueStore(context, self.commit_log)
         self.checkpoint = StoreCheckpoint(context)
         self.index = IndexService(context, self._on_index_full, populate_ahead)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)

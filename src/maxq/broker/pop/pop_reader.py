@@ -16,8 +16,7 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import Begun, CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED
-from maxq.broker.processors.send.send_message import BATCH_CQ
-from maxq.broker.tables.attributes import MESSAGE_TYPE, QUEUE_TYPE
+from maxq.broker.tables.attributes import BATCH_CQ, MESSAGE_TYPE, QUEUE_TYPE
 from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import PopCheckPoint

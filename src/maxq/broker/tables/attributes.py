@@ -16,6 +16,7 @@ from maxq.lazy_dataclass import dataclass
 
 MESSAGE_TYPE: Final = "message.type"
 QUEUE_TYPE: Final = "queue.type"
+BATCH_CQ: Final = "BatchCQ"
 CLEANUP_POLICY: Final = "cleanup.policy"
 RESERVE_TIME: Final = "reserve.time"
 #: MaxQ's own. Per second, of a topic what is sent to it, of a group what it is given.

@@ -13,9 +13,8 @@ from typing import Final
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.processors.send.send_checks import SendChecks
-from maxq.broker.processors.send.send_message import BATCH_CQ
 from maxq.broker.processors.send.send_properties import BrokerProperties
-from maxq.broker.tables.attributes import QUEUE_TYPE
+from maxq.broker.tables.attributes import BATCH_CQ, QUEUE_TYPE
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.tables.topic.topic_validator import AUTO_CREATE_TOPIC, STAGED_TOPIC
 from maxq.broker.two_phase.batch_ledger import StagedRequest

@@ -29,7 +29,7 @@ from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
 from maxq.store.log.tails_cy import QueueTail
-from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue, BatchUnit
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.queue.consume_queue_store import (
@@ -333,7 +333,14 @@ class DispatchService:
             return True
         return self.resolver.may_be_whole(queue, queue_offset, physical_offset, size)
 
-    def _begins_anew(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
+    def _begins_anew(
+        self,
+        queue: ConsumeQueue | BatchConsumeQueue,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        count: int = 1,
+    ) -> bool:
         """Return whether this is a message of a topic that was deleted and made again although no record says so: its
         first, or, where bytes of the log are lost, another one. A Java broker leaves no such record, a member of a
         DLedger group that was given a later log has not seen it, and damage may have taken it."""
@@ -342,7 +349,7 @@ class DispatchService:
             return is_told  # no file of the queue is left
         if is_told and (not queue_offset or self._context.is_dledger):
             return not queue_offset
-        return self.resolver.begins_anew(queue, queue_offset, physical_offset, size)
+        return self.resolver.begins_anew(queue, queue_offset, physical_offset, size, count)
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
         """Return whether the first messages of a queue without units may lie in lost bytes. That is possible only if no
@@ -456,9 +463,22 @@ class DispatchService:
             log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
             return
         queue = self.queues.open_batch(message.topic, message.queue_id)
+        if queue.count and unit.base_offset < queue.max_offset and physical_offset > queue.max_physical_offset:
+            unit = self._resolved(queue, unit)
         if queue.append(unit) and queue.tail.watched:
             queue.tail.watched = False
             self.dispatcher.arrived.append(queue.tail)
+
+    def _resolved(self, queue: BatchConsumeQueue, unit: BatchUnit) -> BatchUnit:
+        """Return the unit of a record that is behind all others of its queue and says a smaller queue offset: the first
+        one of a topic that was deleted and made again, or one whose field is damaged. That one gets the next place."""
+        base, start = unit.base_offset, unit.physical_offset
+        if self._begins_anew(queue, base, start, unit.size, unit.batch_size):
+            self._note(queue, base, start, "the topic was deleted before it, and made again")
+            self.queues.restart(queue, start)
+            return unit
+        self._note(queue, base, start, f"its place is {queue.max_offset}, the record stays as it is")
+        return unit._replace(base_offset=queue.max_offset)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
         places = light_places(message)
@@ -476,14 +496,18 @@ class DispatchService:
     ) -> None:
         """Write one unit, with the same tests for duplicates as the compiled form. A queue offset below the queue's end
         is not written again: only a deletion record, or whole messages, can show that a queue was made anew. A queue of
-        batches has no places of damaged messages, and may have gaps: only its numbering goes on."""
+        batches has no places of damaged messages, and may have gaps: only its numbering goes on. A topic of batches has
+        no plain queues, whatever a record of another topic says."""
         most = MOST_PLACES if self.is_copy else self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
-        if tags_code == DAMAGED_TAGS_CODE and self.queues.topic_write_state(topic).has_batch_queues:
+        if self.queues.topic_write_state(topic).has_batch_queues:
             batch = self.queues.open_batch(topic, queue_id)
             if queue_offset - batch.taken_offset > most:
                 self._note(batch, queue_offset, physical_offset, "so far behind it can not be")
-            else:
+            elif tags_code == DAMAGED_TAGS_CODE:
                 batch.number_on(queue_offset + 1)
+            elif not batch.count or queue_offset >= batch.max_offset:
+                stored_ms = max(0, self._commit_log.store_timestamp(physical_offset, size))
+                batch.append(BatchUnit(physical_offset, size, tags_code, stored_ms, queue_offset, 1))
             return
         queue = self.queues.open(topic, queue_id)
         tail = queue.tail

@@ -23,6 +23,7 @@ from maxq.protocol.message.record_layout import MIN_RECORD_SIZE
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import ConsumeQueue
 
 #: A queue offset that would mean more missing messages than this is taken for damaged.
@@ -103,20 +104,27 @@ class QueueOffsetResolver:
             return claimed
         return end
 
-    def begins_anew(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> bool:
-        """Return whether a queue was deleted and made again, given a record whose header claims a queue offset below
-        the queue's end. It was only if the next record of the queue continues this one, and if this one claims to be
-        message 0 or bytes before it are lost; otherwise the field may be wrong, and it is better to show deleted
-        messages than to lose others."""
+    def begins_anew(
+        self, queue: ConsumeQueue | BatchConsumeQueue, claimed: int, physical_offset: int, size: int, count: int = 1
+    ) -> bool:
+        """Return whether a queue was deleted and made again, given a record of `count` messages whose header claims a
+        queue offset below the queue's end. It was only if the next record of the queue continues this one, and if this
+        one claims to be message 0 or bytes before it are lost; otherwise the field may be wrong, and it is better to
+        show deleted messages than to lose others."""
         is_after_loss = self._is_after_loss(queue, physical_offset)
         if claimed and not (is_after_loss and 0 < claimed <= self._most_lost):
             return False
         following, _, after_loss = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
         if following is None:
             return False
-        if following == claimed + 1:
+        if following == claimed + count:
             return True
-        return is_after_loss and after_loss and self._follows(claimed, following) and following <= queue.max_offset
+        return (
+            is_after_loss
+            and after_loss
+            and self._follows(claimed + count - 1, following)
+            and following <= queue.max_offset
+        )
 
     def may_be_whole(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> bool:
         """Return whether a record that gets another queue offset than its header claims may be intact, because bytes
@@ -173,14 +181,14 @@ class QueueOffsetResolver:
         far as bytes were lost."""
         return 0 <= following - claimed - 1 <= self._most_lost
 
-    def _is_after_loss(self, queue: ConsumeQueue, physical_offset: int) -> bool:
+    def _is_after_loss(self, queue: ConsumeQueue | BatchConsumeQueue, physical_offset: int) -> bool:
         """Return whether bytes are lost between the last record of a queue and this one."""
         return self._is_lost_between(queue.tail.max_physical_offset, physical_offset)
 
     def _is_lost_between(self, start: int, end: int) -> bool:
         return any(first < end and start < last for first, last in self._lost)
 
-    def _following(self, queue: ConsumeQueue, offset: int, reach: int) -> _Following:
+    def _following(self, queue: ConsumeQueue | BatchConsumeQueue, offset: int, reach: int) -> _Following:
         """Return what the log has of this queue from `offset` on, not further than `reach` bytes."""
         topic = queue.topic.encode()
         stop = min(self._commit_log.max_offset, offset + reach)

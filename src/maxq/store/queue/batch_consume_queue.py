@@ -43,7 +43,8 @@ class BatchConsumeQueue:
         numbered_to: lower bound of the next queue offset: messages below it without a unit are no longer in the log, or
             damaged.
         end_at_start, lives: see ConsumeQueue.
-        tail: has no units; used for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
+        tail: has no units; used for arrivals: `watched`, and 20 × the maximum offset as `write_offset`. Its
+            `max_physical_offset` is that of the queue.
     """
 
     def __init__(self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int) -> None:
@@ -147,11 +148,13 @@ class BatchConsumeQueue:
             self._backed = file
         _UNIT.pack_into(file.view, place, *unit, -1, 0)
         self.count += 1
-        self.max_physical_offset = unit.physical_offset
-        self.next_queue_offset = max(self.next_queue_offset, unit.base_offset + unit.batch_size)
+        self._ends_with(unit)
         self.tail.write_offset = 20 * (unit.base_offset + unit.batch_size)
         file.wrote_position = position + BATCH_UNIT_SIZE - file.file_from_offset
         return True
+
+    def _ends_with(self, unit: BatchUnit | None) -> None:
+        self.max_physical_offset = self.tail.max_physical_offset = -1 if unit is None else unit.physical_offset
 
     def _create(self, position: int) -> MappedFile:
         last = self.files.last
@@ -215,8 +218,7 @@ class BatchConsumeQueue:
         else:
             self.files.truncate(last * BATCH_UNIT_SIZE)
             self._clear_rest()
-        kept = self.unit(self.count - 1)
-        self.max_physical_offset = -1 if kept is None else kept.physical_offset
+        self._ends_with(self.unit(self.count - 1))
         self.next_queue_offset = max(self.max_offset, self.numbered_to)
 
     def _clear_rest(self) -> None:
@@ -260,4 +262,4 @@ class BatchConsumeQueue:
         self.files.files = []
         self.count = self.next_queue_offset = self.numbered_to = 0
         self.tail.write_offset = 0
-        self.max_physical_offset = -1
+        self._ends_with(None)

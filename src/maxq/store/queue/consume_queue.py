@@ -237,7 +237,6 @@ class ConsumeQueue:
         file = self._add_file(target - position, min(file_size, position + UNIT_ROOM))
         self._view(file)[:position] = _PRE_BLANK * (position // CQ_STORE_UNIT_SIZE)
         self._write_in(file, position)
-        self.tail.next_queue_offset = max(self.tail.next_queue_offset, target // CQ_STORE_UNIT_SIZE)
         self.reset_min()
 
     def _attach(self) -> None:

@@ -20,11 +20,13 @@ from maxq.protocol.message.message_const import (
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_queued, is_rolled_back
 from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import MappedFile
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
+from maxq.store.queue.queue_kinds import copy_to_batches, copy_to_plain, has_inner_batches
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 #: unmapped.
 MAX_MAPPED_QUEUES = 6000
 _LOOK_AT = 4
+#: Units of a topic that are copied into the other kind of queue while the broker runs: on a slave some seconds of
+#: messages. Where there are more, the next start copies them, or the dispatch of the topic's first inner batch.
+_MOST_COPIED = 100_000
 
 BATCH_UNIT_NAME = "batchconsumequeue"
 EXT_NAME = "consumequeue_ext"
@@ -72,23 +77,30 @@ def number_in(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
+def _has_files(state: TopicWriteState) -> bool:
+    """Return whether the topic has files of plain queues."""
+    return any(tail.owner.files.files for tail in state.queues.values())
+
+
 class ConsumeQueueStore:
     """The table of the store's queues.
 
     Attributes:
         topics: what append and dispatch look up: topic bytes → TopicWriteState, whose `queues` are the tails.
-        is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk,
-            or with an inner batch in the log, is one anyway.
+        is_batch_topic: tells which topics have the attribute queue.type=BatchCQ; None: the topic is not known (yet),
+            and is one if it has a batch queue on disk. A topic with an inner batch in the log is one anyway. Call
+            `take_kind` when it has changed.
         max_mapped: most queues that are mapped at a time.
         before_release: called with every mapped queue that is about to be unmapped.
         set_aside: folders with the files of deleted topics; they go when the next inventory is written.
     """
 
-    def __init__(self, context: StoreContext) -> None:
+    def __init__(self, context: StoreContext, commit_log: CommitLog) -> None:
         self._context = context
+        self._commit_log = commit_log
         self.topics: dict[bytes, TopicWriteState] = {}
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
-        self.is_batch_topic: Callable[[str], bool] = lambda topic: False
+        self.is_batch_topic: Callable[[str], bool | None] = lambda topic: None
         self.max_mapped = MAX_MAPPED_QUEUES
         self.before_release: Callable[[ConsumeQueue], None] | None = None
         self._mapped: dict[ConsumeQueue, None] = {}  # mapped queues, in the order in which they were mapped
@@ -112,7 +124,7 @@ class ConsumeQueueStore:
         if state is None:
             state = self.topics[name] = TopicWriteState(topic)
             state.is_delay_topic = topic == DELAY_TOPIC
-            state.has_batch_queues = self.is_batch_topic(topic)
+            state.has_batch_queues = bool(self.is_batch_topic(topic))
             # with extension units, every record needs the hook
             state.has_dispatch_hook = self._context.config.enable_consume_queue_ext
         return state
@@ -155,13 +167,22 @@ class ConsumeQueueStore:
         return queue
 
     def open_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
-        """Returns the queue of a BatchCQ topic, made if missing."""
+        """Return the queue of a BatchCQ topic, made if missing. The topic is one from now on.
+
+        Raises:
+            OSError: the topic had plain queues, and the disk has no room for their units in the other kind.
+        """
+        state = self.topic_write_state(topic)
+        if not state.has_batch_queues:
+            self._make_batches(state)
+        return self._batch(topic, queue_id)
+
+    def _batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
         found = self.batch_queues.get((topic, queue_id))
         if found is None:
             folder = self._context.root / BATCH_UNIT_NAME
             found = BatchConsumeQueue(self._context.disk, folder, topic, queue_id, self.batch_file_size)
             self.batch_queues[topic, queue_id] = found
-            self.topic_write_state(topic).has_batch_queues = True
         return found
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -172,6 +193,154 @@ class ConsumeQueueStore:
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         state = self.topics.get(topic.encode())
         return [] if state is None else [queue.owner for _, queue in sorted(state.queues.items())]
+
+    # --- kinds of queues ---
+
+    def load_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        """Return a queue of batches that has a folder; `take_kinds_of_files` tells later whether the topic is one of
+        batches."""
+        self.topic_write_state(topic)
+        return self._batch(topic, queue_id)
+
+    def take_kinds_of_files(self) -> None:
+        """Give each topic that has files of queues the kind of queues that the files are of, so that recovery goes on
+        in these. Topics with files of both kinds are `mixed_topics`."""
+        batches = self._topics_with_batch_files()
+        for state in self.topics.values():
+            is_batch = state.topic in batches
+            if is_batch or _has_files(state):
+                state.has_batch_queues = is_batch
+
+    def mixed_topics(self) -> list[str]:
+        """Return the topics that have files of both kinds of queues: the copying of units was cut short, or a version
+        wrote them that looked at the attribute once."""
+        batches = self._topics_with_batch_files()
+        return sorted(state.topic for state in self.topics.values() if state.topic in batches and _has_files(state))
+
+    def _topics_with_batch_files(self) -> set[str]:
+        return {topic for (topic, _), batch in self.batch_queues.items() if batch.files.files}
+
+    def begin_with_kinds(self) -> None:
+        """Give every topic the kind of queues that its attribute says, before all units are dispatched anew. Blocks."""
+        for state in self.topics.values():
+            is_batch = self.is_batch_topic(state.topic)
+            state.has_batch_queues = state.has_batch_queues if is_batch is None else is_batch
+        for batch in self.batch_queues.values():
+            if not self.topic_write_state(batch.topic).has_batch_queues:
+                end = max(batch.max_offset, batch.numbered_to)
+                batch.destroy()
+                batch.number_on(end)
+
+    def take_kinds(self) -> None:
+        """Do for every topic what `take_kind` does, however many units it has. Blocks."""
+        with_batches = {topic for topic, _ in self.batch_queues}
+        for state in list(self.topics.values()):
+            self._take_kind(state, state.has_batch_queues or state.topic in with_batches, 1 << 62)
+
+    def take_kind(self, topic: str) -> None:
+        """Bring the queues of a topic in step with its attribute, which became known or is another one now: units are
+        copied into the right kind of queues. If there are too many, or no room, or inner batches that need the other
+        kind, all stays as it is, and can be read."""
+        state = self.topics.get(topic.encode())
+        if state is not None:
+            self._take_kind(state, state.has_batch_queues, _MOST_COPIED)
+
+    def _take_kind(self, state: TopicWriteState, may_have_batches: bool, most: int) -> None:
+        topic, is_batch = state.topic, self.is_batch_topic(state.topic)
+        if is_batch is None:
+            is_batch = state.has_batch_queues
+        if (state.has_batch_queues and not state.queues) if is_batch else not may_have_batches:
+            return
+        if topic in self._numbered:  # `begin_anew` empties the queues, and drops those of the other kind
+            state.has_batch_queues = is_batch
+            return
+        batches = self._batches_of(topic)
+        units = sum(batch.count - batch.first_index for batch in batches)
+        if is_batch:
+            units = sum(queue.max_offset - queue.files.min_offset // CQ_STORE_UNIT_SIZE
+                        for queue in self.of_topic(topic) if queue.files.files)  # fmt: skip
+        if units > most:
+            log.warning("topic %s has another queue.type than before, and %d units: the next start copies them into "
+                        "the other kind of queues", topic, units)  # fmt: skip
+            return
+        try:
+            if is_batch:
+                self._make_batches(state)
+            else:
+                self._make_plain(state, batches)
+        except OSError as error:
+            log.error("topic %s has another queue.type than before, and its units cannot be copied: %s", topic, error)
+
+    def _make_batches(self, state: TopicWriteState) -> None:
+        """Have a topic keep its messages in queues of batches: its plain queues give them their units. Raises OSError
+        if the disk refuses; nothing has changed."""
+        topic, context = state.topic, self._context
+        taken = [(queue, self._batch(topic, queue.queue_id)) for queue in self.of_topic(topic)]
+        filled = [(queue, batch) for queue, batch in taken if queue.files.files]
+        if any(batch.count for _, batch in filled):
+            log.error("topic %s has units in both kinds of queues: the next start builds them anew", topic)
+            return
+        try:
+            for queue, batch in taken:
+                if not batch.count:
+                    copy_to_batches(queue, batch, self._commit_log)
+            for folder in (context.root / EXT_NAME, context.consume_queue_folder) if filled else ():
+                self._move_aside(folder / topic)
+        except OSError:
+            for _, batch in taken:
+                batch.destroy()
+            self._drop_batches(batch for _, batch in taken)
+            raise
+        state.has_batch_queues = True
+        self._drop_plain(state)
+        if filled:
+            log.warning("topic %s has queue.type=BatchCQ: its units are in queues of batches from now on", topic)
+
+    def _make_plain(self, state: TopicWriteState, batches: list[BatchConsumeQueue]) -> None:
+        """Have a topic keep its messages in plain queues, unless it has inner batches. Raises OSError if the disk
+        refuses; nothing has changed."""
+        topic = state.topic
+        if any(has_inner_batches(batch, self._commit_log) for batch in batches):
+            state.has_batch_queues = True
+            return
+        taken = [(batch, self.open(topic, batch.queue_id)) for batch in batches]
+        filled = [(batch, queue) for batch, queue in taken if batch.count]
+        if any(queue.files.files for _, queue in filled):
+            log.error("topic %s has units in both kinds of queues: the next start builds them anew", topic)
+            return
+        try:
+            for batch, queue in taken:
+                if not queue.files.files:
+                    copy_to_plain(batch, queue, self._commit_log)
+            if filled:
+                self._move_aside(self._context.root / BATCH_UNIT_NAME / topic)
+        except OSError:
+            for _, queue in filled:
+                queue.destroy()
+            raise
+        state.has_batch_queues = False
+        self._drop_batches(batches)
+        if filled:
+            log.warning("topic %s has no queue.type=BatchCQ: its units are in plain queues from now on", topic)
+
+    def _move_aside(self, folder: PurePath) -> None:
+        with self._moving:
+            self._set_aside(folder, 0)
+
+    def _drop_plain(self, state: TopicWriteState) -> None:
+        """Remove the plain queues of a topic from the table. Whoever still has one finds it empty."""
+        for queue in self.of_topic(state.topic):
+            with self._moving:
+                queue.begin_anew()
+            state.set_queue(queue.queue_id, None)
+            self._mapped.pop(queue, None)
+            self._resting.pop(queue, None)
+
+    def _drop_batches(self, batches: Iterable[BatchConsumeQueue]) -> None:
+        for batch in batches:
+            with self._moving:
+                batch.forget()
+            del self.batch_queues[batch.topic, batch.queue_id]
 
     # --- numbering ---
 
@@ -238,6 +407,29 @@ class ConsumeQueueStore:
                 next_offset = batch.next_queue_offset if is_numbered else 0
                 batch.forget()
                 batch.next_queue_offset, batch.end_at_start = next_offset, 0
+        self._begin_with_kind(topic)
+
+    def _begin_with_kind(self, topic: str) -> None:
+        """Give a topic that has no units the kind of queues that its attribute says, which may be that of the new topic
+        already."""
+        state, is_batch = self.topics.get(topic.encode()), self.is_batch_topic(topic)
+        if state is None:
+            return
+        if is_batch is not None:
+            state.has_batch_queues = is_batch
+        batches = self._batches_of(topic)
+        if state.has_batch_queues:
+            for queue in self.of_topic(topic):
+                batch = self._batch(topic, queue.queue_id)
+                batch.next_queue_offset = max(batch.next_queue_offset, queue.tail.next_queue_offset)
+                batch.tail.watched = batch.tail.watched or queue.tail.watched
+            self._drop_plain(state)
+        else:
+            for batch in batches:
+                tail = self.open(topic, batch.queue_id).tail
+                tail.next_queue_offset = max(tail.next_queue_offset, batch.next_queue_offset)
+                tail.watched = tail.watched or batch.tail.watched
+            self._drop_batches(batches)
 
     def begun_anew(self, topics: Iterable[str], physical_offset: int) -> None:
         """Note that the topics which the record at `physical_offset` deletes are numbered from 0 again."""
@@ -245,22 +437,36 @@ class ConsumeQueueStore:
             if self._numbered.get(topic) == physical_offset:
                 del self._numbered[topic]
 
-    def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
+    def restart(self, queue: ConsumeQueue | BatchConsumeQueue, physical_offset: int) -> None:
         """Empty one queue that was deleted and made again, whose first record is the one at `physical_offset`. A broker
         that accepts messages has numbered behind that record already, and continues there.
 
         Raises:
             OSError: the files of the deleted queue could not be moved; nothing has changed.
         """
-        next_offset, context = queue.tail.next_queue_offset, self._context
+        if isinstance(queue, BatchConsumeQueue):
+            next_offset = queue.next_queue_offset
+            with self._moving:
+                if queue.files.files:
+                    self._set_aside(queue.files.folder, physical_offset)
+                queue.forget()
+            if self._numbers:
+                queue.next_queue_offset = next_offset
+            return
+        next_offset = queue.tail.next_queue_offset
         with self._moving:
             if queue.files.files:
                 self._set_aside(queue.files.folder, physical_offset)
             queue.begin_anew()
-        if context.is_leading or context.config.broker_role != "SLAVE":
+        if self._numbers:
             queue.tail.next_queue_offset = next_offset
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
+
+    @property
+    def _numbers(self) -> bool:
+        """Return whether this broker takes messages and gives them their queue offsets."""
+        return self._context.is_leading or self._context.config.broker_role != "SLAVE"
 
     def empty(self, queue: ConsumeQueue) -> None:
         """Move a queue's files aside. Its numbering continues."""
@@ -323,7 +529,7 @@ class ConsumeQueueStore:
         """Remove a deleted topic from the table unless a queue or message of it was created since."""
         state = self.topics.get(topic.encode())
         batches = self._batches_of(topic)
-        if any(batch.next_queue_offset for batch in batches):
+        if any(batch.next_queue_offset or batch.count for batch in batches):
             return
         if (
             state is None

@@ -48,8 +48,9 @@ def load_queues(context: StoreContext, queues: ConsumeQueueStore) -> list[QueueF
     found = _list(context.disk, folder)
     _refuse_other_size(found, queues.batch_file_size, "mapperFileSizeBatchConsumeQueue", folder)
     for item in found:
-        batch = queues.open_batch(item.topic, item.queue_id)
+        batch = queues.load_batch(item.topic, item.queue_id)
         _load(context.disk, batch.files, item, queues.batch_file_size, faults)
+    queues.take_kinds_of_files()
     return faults
 
 

@@ -62,6 +62,8 @@ class QueueRebuild:
             queue.clear_rest()
         numbers: dict[ConsumeQueue, int] = {}
         for queue, files in self._before.items():
+            if self._queues.find(queue.topic, queue.queue_id) is not queue:
+                continue  # the topic turned out to be one of batches, and its files are set aside
             if files and not queue.files.files:
                 queue.files.files = files
                 numbers[queue] = cut_point(queue, min_physical_offset, None)[0]

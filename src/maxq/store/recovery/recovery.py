@@ -104,6 +104,7 @@ class Recovery:
         if not self._report.clean_exit:
             self._hide_filled()
         self._set_queue_offsets()
+        self._queues.take_kinds()
         self._report.faults += self._dispatch.faults[:100]
         self._dispatch.faults.clear()
 
@@ -151,6 +152,7 @@ class Recovery:
                 )
             return oldest
         lacking = [fault.text for fault in self._queue_faults]
+        lacking += [f"topic {topic} has files of both kinds of queues" for topic in self._queues.mixed_topics()]
         if not inventory.is_whole and end > oldest:
             lacking.append("the inventory tells only how far queues were numbered: all queues, from the whole log")
         if len(self._deletions) < inventory.deletions:
@@ -247,6 +249,8 @@ class Recovery:
         for batch in self._queues.batch_queues.values():
             batch.cut(start, self._most_units(batch))
             batch.release()
+        if self._rebuild is not None:
+            self._queues.begin_with_kinds()
 
     def _most_units(self, batch: BatchConsumeQueue) -> int | None:
         """Return the unit number behind the last one that a queue of batches had when the inventory was written; None
@@ -398,7 +402,7 @@ class Recovery:
         for topic, batches in recorded.items():
             if not self._deletions.is_deleted_since(topic, begin):
                 for queue_id, (_, _, end) in batches.items():
-                    self._queues.open_batch(topic, queue_id).number_on(end)
+                    self._queues.load_batch(topic, queue_id).number_on(end)
         for batch in self._queues.batch_queues.values():
             batch.end_at_start = batch.max_offset
             batch.next_queue_offset = max(batch.next_queue_offset, batch.max_offset)

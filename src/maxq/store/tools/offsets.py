@@ -83,6 +83,7 @@ class TopicNames:
     def __init__(self, files: StoreFiles) -> None:
         table = _topic_table(files)
         self._known = None if table is None else set(table)
+        self._of_batch_type: set[str] = set()
         self._folders = {topic for topic, _ in files.queues} | {topic for topic, _ in files.batch_queues}
         self.batch = {topic for topic, _ in files.batch_queues}
         compacted: set[str] = set()
@@ -90,11 +91,16 @@ class TopicNames:
             attributes = (config.get("attributes") or {}) if isinstance(config, dict) else {}
             if attributes.get("queue.type") == "BatchCQ":
                 self.batch.add(topic)
+                self._of_batch_type.add(topic)
             if attributes.get("cleanup.policy") == "COMPACTION":
                 compacted.add(topic)
         lmq = {topic for topic in self._folders if topic.startswith(LMQ_PREFIX)}
         #: Topics whose records are not simply those that their queues' units point to.
         self.special = frozenset(self.batch | compacted | lmq)
+
+    def has_batch_type(self, topic: str) -> bool | None:
+        """Return whether topics.json gives the topic queue.type=BatchCQ; None if it does not know the topic."""
+        return None if self._known is None or topic not in self._known else topic in self._of_batch_type
 
     def is_deleted(self, topic: str) -> bool:
         """Returns whether the topic was deleted while its messages are still in the log."""

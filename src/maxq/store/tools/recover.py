@@ -98,8 +98,7 @@ def recover(
     if rebuild:
         _forget_indexes(files, StoreContext(config, files.disk, clock, StoreIdentity()))
     store = MessageStore(config, disk=files.disk, clock=clock, broker=StoreIdentity())
-    for topic in sorted(TopicNames(files).batch):  # a broker tells the store these topics when it has read topics.json
-        store.queues.topic_write_state(topic).has_batch_queues = True
+    store.queues.is_batch_topic = TopicNames(files).has_batch_type  # as a broker that has read topics.json
     report = store.load(progress)
     store.close()
     return report

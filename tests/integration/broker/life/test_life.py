@@ -200,26 +200,30 @@ async def test_a_slave_that_becomes_the_master_serves_topics_of_which_it_has_mes
     is_found = role == "SLAVE" and is_newer
     broker = await start_broker()
     before = broker.controller.topics.data_version.copy()
+    broker.create_topic("Batches", attributes={"+queue.type": "BatchCQ"})
     for queue_id in (0, 2):
         await broker.send("T", b"%d" % queue_id, queue_id=queue_id)
+        await broker.send("Batches", b"%d" % queue_id, queue_id=queue_id)
     broker.create_topic("Empty")
     await broker.controller.topics.persisted()
     await broker.controller.shutdown()
     owner, topics = broker.folder / "owner.json", broker.folder / "config" / "topics.json"
     owner.write_bytes(owner.read_bytes().replace(b"ASYNC_MASTER", role.encode()))
     table = json_dialect.loads(topics.read_bytes())
-    for name in ("T", "Empty"):
+    for name in ("T", "Batches", "Empty"):
         del table["topicConfigTable"][name]
     if is_newer:
         table["dataVersion"] = before.to_json()
     topics.write_bytes(json_dialect.dumps(table))
     for _ in range(2):
         broker = await start_broker()
-        found = broker.controller.topics.select_topic_config("T")
-        assert (found.read_queue_nums if found else 0) == (3 if is_found else 0)
+        configs = map(broker.controller.topics.select_topic_config, ("T", "Batches"))
+        found = [(config.read_queue_nums, config.attributes) for config in configs if config is not None]
+        assert found == ([(3, {}), (3, {"queue.type": "BatchCQ"})] if is_found else [])
         assert "Empty" not in broker.controller.topics.topic_config_table
         code = ResponseCode.SUCCESS if is_found else ResponseCode.TOPIC_NOT_EXIST
-        assert (await broker.pull("T", queue_id=2)).code == code
+        for topic in ("T", "Batches"):
+            assert (await broker.pull(topic, queue_id=2)).code == code
         await broker.controller.shutdown()
 
 

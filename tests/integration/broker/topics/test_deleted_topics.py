@@ -331,6 +331,24 @@ async def test_a_reader_of_the_deleted_topic_goes_on_at_the_beginning_of_the_new
     assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
 
 
+@pytest.mark.parametrize("queue_type", ["SimpleCQ", "BatchCQ"])
+async def test_a_topic_that_is_made_again_while_its_deletion_is_finished_has_its_own_type_of_queues(
+    start_broker: Start, queue_type: str
+) -> None:
+    before = "SimpleCQ" if queue_type == "BatchCQ" else "BatchCQ"
+    broker = await start_broker("store")
+    broker.create_topic("T", attributes={"+queue.type": before})
+    await send(broker, "T", OLD)
+    deletion = asyncio.ensure_future(delete(broker, "T"))
+    await until(lambda: broker.controller.topics.select_topic_config("T") is None)
+    broker.create_topic("T", attributes={"+queue.type": queue_type})
+    await send(broker, "T", NEW[:3])
+    await deletion
+    await send(broker, "T", NEW[3:])
+    assert [record.body for record in await broker.pull_messages("T")] == NEW
+    assert bool(broker.controller.store.queues.batch_queues) is (queue_type == "BatchCQ")
+
+
 async def test_a_consumer_of_the_deleted_topic_commits_nothing_to_the_new_one(start_broker: Start) -> None:
     """It has not pulled since, and does not know yet."""
     broker = await start_broker("store")

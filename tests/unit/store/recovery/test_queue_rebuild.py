@@ -363,6 +363,9 @@ class OneQueue:
     def mapped(self) -> list[ConsumeQueue]:
         return []
 
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue:
+        return self._queue
+
 
 def rebuild_of(queue: ConsumeQueue) -> QueueRebuild:
     return QueueRebuild(OneQueue(queue))  # type: ignore[arg-type]

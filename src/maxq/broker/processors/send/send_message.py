@@ -18,7 +18,7 @@ from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.send.send_properties import BrokerProperties, queue_by_priority, received_properties
-from maxq.broker.tables.attributes import QUEUE_TYPE
+from maxq.broker.tables.attributes import BATCH_CQ, QUEUE_TYPE
 from maxq.broker.tables.topic.compaction_topics import is_compacted
 from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC, TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC, is_retry_topic
 from maxq.codes import RequestCode, ResponseCode
@@ -39,7 +39,6 @@ from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
-BATCH_CQ = "BatchCQ"
 _UNIQUE_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _MOST_DIGITS = 18  # digits of a time in ms that is far in the future
 _ENCODE_BATCH = "send it as records of size, magic, CRC, flag, body and properties, whose sizes are theirs"

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.identity.role import SLAVE
-from maxq.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from maxq.broker.tables.attributes import BATCH_CQ, QUEUE_TYPE, TOPIC_ATTRIBUTES, alter_attributes
 from maxq.broker.tables.persistent_manager import PersistentManager, next_version, object_member
 from maxq.broker.tables.row_json import RowJson
 from maxq.broker.tables.topic import topic_validator as names
@@ -104,7 +104,10 @@ class TopicConfigManager(PersistentManager):
         self.persist()
 
     def add_found(
-        self, topics_with_messages: Callable[[], Mapping[str, int]], newest_ms: Callable[[str, int], int]
+        self,
+        topics_with_messages: Callable[[], Mapping[str, int]],
+        newest_ms: Callable[[str, int], int],
+        has_batches: Callable[[str], bool],
     ) -> None:
         """Add the topics that the table lacks and of which the log has messages from after the master's last change
         that is in it: this broker was a slave, and had not heard of them when its master went. Nobody could read their
@@ -115,6 +118,7 @@ class TopicConfigManager(PersistentManager):
         Args:
             topics_with_messages: tells the topics with messages, by their number of queues.
             newest_ms: tells when the newest message was stored of a topic with so many queues.
+            has_batches: tells whether messages of a topic show that it has queue.type=BatchCQ.
 
         Raises:
             OSError: the disk refuses. A disk without room is ignored: the topics are in memory, and are written later.
@@ -129,6 +133,8 @@ class TopicConfigManager(PersistentManager):
             log.warning("the log has messages of topic %s, of which this broker has not heard: it has %d queues now",
                         name, count)  # fmt: skip
             self.topic_config_table[name] = _topic(name, count)
+            if has_batches(name):
+                self.topic_config_table[name].attributes[QUEUE_TYPE] = BATCH_CQ
         if not lacking:
             return
         self._next_version()

@@ -39,10 +39,12 @@ class TopicWriteStates:
         settings: BrokerSettings,
         state_of: Callable[[str], TopicWriteState],
         is_static: Callable[[str], bool],
+        take_kind: Callable[[str], None],
     ) -> None:
         """
         Args:
             state_of: gives the store's TopicWriteState of a topic, made if it is not there yet.
+            take_kind: brings the store's queues of a topic in step with its queue.type.
             is_static: are the queue ids of this topic global, so that sends to it are translated? Call refresh_all when
                 that changes.
         """
@@ -50,6 +52,7 @@ class TopicWriteStates:
         self._settings = settings
         self._state_of = state_of
         self._is_static = is_static
+        self._take_kind = take_kind
         self._shut: set[str] = set()
 
     def shut(self, topic: str) -> None:
@@ -85,6 +88,7 @@ class TopicWriteStates:
         checks_types = self._settings.broker.enable_topic_message_type_check
         for config in changed:
             state = self._state_of(config.topic_name)
+            self._take_kind(config.topic_name)
             state.max_queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
             state.write_queue_nums = config.write_queue_nums
             state.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG

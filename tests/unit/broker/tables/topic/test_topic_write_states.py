@@ -16,7 +16,7 @@ class States(dict[str, TopicWriteState]):
 
 def watched(mapping: dict[str, str] | None = None) -> tuple[BrokerWorld, States]:
     world, states = BrokerWorld(mapping), States()
-    made = TopicWriteStates(world.topics, world.settings, states.get_or_make, lambda topic: False)
+    made = TopicWriteStates(world.topics, world.settings, states.get_or_make, lambda topic: False, lambda topic: None)
     world.topics.add_change_listener(made.topics_changed)
     world.settings.on_change(made.settings_changed)
     made.refresh_all()
