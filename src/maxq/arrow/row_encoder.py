@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,18 @@ class _Open:
         self.parts: list[tuple[Numbers, int]] = []
 
 
+class UniqueKeys(NamedTuple):
+    """The unique keys of messages that are encoded.
+
+    Attributes:
+        prefix: the beginning of the property text of each message, up to the counted digits of its unique key.
+        reserve: reserves a number of unique keys, and returns the counted digits of the first as a number.
+    """
+
+    prefix: str
+    reserve: Callable[[int], int]
+
+
 class RowEncoder:
     """Encodes rows as batch bodies; see the module's text.
 
@@ -71,9 +83,8 @@ class RowEncoder:
         topic: of rows without one.
         queues: the queues of a topic that take messages, in their order.
         batch_bytes: the size at which a body is taken away, unless one message alone is larger.
-        key_prefix: with what the properties of each message begin, and its unique key but for COUNTED_DIGITS digits.
-        reserve_keys: returns the number of the first of so many unique keys.
-        take: gets what is full.
+        keys: where the unique keys of messages come from.
+        take: called with each body that is full.
         keep_properties: reserved properties that rows may set.
         with_digest: see `digest`.
 
@@ -89,8 +100,7 @@ class RowEncoder:
         queues: Callable[[str], Sequence[MessageQueue]],
         *,
         batch_bytes: int,
-        key_prefix: str,
-        reserve_keys: Callable[[int], int],
+        keys: UniqueKeys,
         take: Callable[[Encoded], None],
         keep_properties: Sequence[str] = (),
         with_digest: bool = False,
@@ -99,8 +109,8 @@ class RowEncoder:
         self._topic = topic
         self._queues = queues
         self._batch_bytes = batch_bytes
-        self._prefix = key_prefix.encode()
-        self._reserve_keys = reserve_keys
+        self._prefix = keys.prefix.encode()
+        self._reserve_keys = keys.reserve
         self._number = 0
         self._first_row = 0
         self._take = take

@@ -334,7 +334,6 @@ class BrokerController:
             own_log=store,
             joins_master=lambda: self.dledger is not None or self.ha_service.joins_master,
             tables_in_log=lambda: self.dledger is not None and self.dledger.has_tables_in_log,
-            compaction=store.compaction,
         )
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
         self.ha_service = HAService(settings, store, clock, first_offset=full_copy)

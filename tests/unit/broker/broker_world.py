@@ -37,6 +37,7 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection
+from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.deletions import Deletions
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -104,6 +105,7 @@ class FakeStore:
     incarnations: dict[str, int] = field(default_factory=dict)
     topics: dict[bytes, None] = field(default_factory=dict)
     least_taken: int = 0  # in tests that need no messages
+    compaction: CompactionStore | None = None
     may_lack_messages: bool = False
     deletions: Deletions = field(default_factory=lambda: Deletions(SimDisk(SimRng(0), SimClock()), PurePath("/")))
 

@@ -19,7 +19,7 @@ from maxq.protocol.body import (
     topic_config,
 )
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
-from maxq.protocol.header import admin, namesrv, pull, query, send
+from maxq.protocol.header import namesrv, pull, query, send
 from maxq.protocol.json.json_body import JsonBody
 from tests.golden import WIRE
 
@@ -83,7 +83,12 @@ SHAPES: dict[int, Shape] = {
     ),
     14: Shape(java_header("consumerGroup topic queueId:int setZeroIfNotFound:bool?"), None, java_header("offset:long")),
     15: Shape(java_header("consumerGroup topic queueId:int? commitOffset:long?")),
-    17: Shape(admin.CreateTopicRequestHeader),
+    17: Shape(
+        java_header(
+            "topic defaultTopic readQueueNums:int writeQueueNums:int perm:int topicFilterType topicSysFlag:int? "
+            "order:bool=false attributes? force:bool=false"
+        )
+    ),
     18: Shape(None, topic_config.CreateTopicListRequestBody),
     21: Shape(
         java_header("topicSeq:int? dataVersion? maxTopicNum:int?"),

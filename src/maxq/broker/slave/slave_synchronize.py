@@ -118,6 +118,11 @@ class OwnLog(Protocol):
     """The part of the message store that a slave needs when it copies its master's tables."""
 
     @property
+    def compaction(self) -> CompactionStore | None:
+        """Return the compacted queues, which may lack messages that only the master has; None if there are none."""
+        ...
+
+    @property
     def max_physical_offset(self) -> int:
         """Return the physical offset behind the last record of the own CommitLog."""
         ...
@@ -144,7 +149,6 @@ class SlaveSynchronize:
         timer_wheel: Callable[[], bool],
         own_log: OwnLog,
         joins_master: Callable[[], bool],
-        compaction: CompactionStore | None = None,
         tables_in_log: Callable[[], bool] = lambda: False,
     ) -> None:
         """
@@ -153,7 +157,6 @@ class SlaveSynchronize:
             timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
             joins_master: is the own log, as far as it goes, the master's? Tables say what is in a log and how far
                 readers are in it, so those that belong to another log are not taken.
-            compaction: compacted queues that may lack what only the master has kept.
             tables_in_log: does the log say what topics, groups and request modes are? An answer may be older: it comes
                 late, or from a broker that was the leader, has ended, and is back without the end of its tables.
         """
@@ -174,7 +177,6 @@ class SlaveSynchronize:
         self._taking = asyncio.Lock()
         # held while offsets are copied: these wait for the log, which topics do not
         self._taking_offsets = asyncio.Lock()
-        self._compaction = compaction
         self._failing: dict[str, str] = {}  # table → why it cannot be copied at the moment
         # monotonic ms since which it is not known that the two logs are the same
         self._apart_since_ms: int | None = None
@@ -341,7 +343,7 @@ class SlaveSynchronize:
         steps = [(what, step) for what, step in steps if step not in in_log]
         if self._timer_wheel():
             steps.append(("timer metrics", self._sync_timer_metrics))
-        if self._compaction is not None:
+        if self._own_log.compaction is not None:
             steps.append(("compacted queues", self._take_compacted))
         done = 0
         for what, step in steps:
@@ -588,14 +590,15 @@ class SlaveSynchronize:
 
     async def _take_compacted(self, address: str) -> None:
         """Copy messages of compaction topics that are older than this broker's log."""
-        assert self._compaction is not None
-        for queue in self._compaction.lacking():
+        compaction = self._own_log.compaction
+        assert compaction is not None
+        for queue in compaction.lacking():
             offset = queue.next_offset
             while offset < queue.low:
                 compacted = self._api.compacted(address, queue.topic, queue.queue_id, offset)
                 next_offset, records = await self._ask(compacted)
                 offset = next_offset if next_offset > offset else queue.low
-                self._compaction.adopt(queue, memoryview(records), offset)
+                compaction.adopt(queue, memoryview(records), offset)
             log.info(
                 "%s-%d: copied the messages that master %s has kept below offset %d",
                 queue.topic,

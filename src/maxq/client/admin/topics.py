@@ -227,7 +227,7 @@ class TopicAdmin:
 
 
 def topic_fields(config: TopicConfig) -> dict[str, str]:
-    """Make the header of a request to create or change a topic, without attributes (CreateTopicRequestHeader)."""
+    """Make the header of a request to create or change a topic, without attributes (Java: CreateTopicRequestHeader)."""
     return fields(
         topic=config.topic_name,
         defaultTopic="TBW102",

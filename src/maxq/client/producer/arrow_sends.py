@@ -67,13 +67,13 @@ class ArrowSends:
         namespace = self._config.namespace
         pair, end = const.NAME_VALUE_SEPARATOR, const.PROPERTY_SEPARATOR
         instance = f"{const.PROPERTY_INSTANCE_ID}{pair}{namespace}{end}" if namespace else ""
+        prefix = f"{instance}{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}{pair}{self._key_prefix}"
         return self._encoders.RowEncoder(
             self._names,
             self._topic,
             lambda topic: self._queues[topic],
             batch_bytes=min(_BATCH_BYTES, self._config.max_message_size),
-            key_prefix=f"{instance}{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}{pair}{self._key_prefix}",
-            reserve_keys=self._reserve_keys,
+            keys=self._encoders.UniqueKeys(prefix, self._reserve_keys),
             take=self._full.append,
         )
 

@@ -72,14 +72,3 @@ def overlaps(ranges: Sequence[tuple[int, int, int]]) -> list[Overlap]:
         found += [Overlap(first, min(last, one[1]), one[2], owner) for one in open_ones]
         open_ones.append((first, last, owner))
     return found
-
-
-def islands(offsets: Iterable[int]) -> list[Range]:
-    """Return ascending offsets, repeats allowed, as ranges."""
-    found: list[Range] = []
-    for offset in offsets:
-        if found and offset <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], offset))
-        else:
-            found.append((offset, offset))
-    return found

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from maxq.arrow.row_encoder import COUNTED_DIGITS, Encoded, RowEncoder, messages_of
+from maxq.arrow.row_encoder import COUNTED_DIGITS, Encoded, RowEncoder, UniqueKeys, messages_of
 from maxq.arrow.sink_columns import send_times
 from maxq.codes import RequestCode
 from maxq.errors import PipelineError
@@ -92,13 +92,13 @@ class SinkTask:
         options = self._options
         unique = UniqIdGenerator(0, own_address(), self._clock, self._rng).next()
         self._next_key = int(unique[-COUNTED_DIGITS:], 16)
+        prefix = f"{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}{const.NAME_VALUE_SEPARATOR}{unique[:-COUNTED_DIGITS]}"
         return RowEncoder(
             self._names,
             options.topic,
             routes.queues,
             batch_bytes=options.batch_bytes,
-            key_prefix=f"{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}{const.NAME_VALUE_SEPARATOR}{unique[:-COUNTED_DIGITS]}",
-            reserve_keys=self._reserve_keys,
+            keys=UniqueKeys(prefix, self._reserve_keys),
             take=self._send,
             keep_properties=options.keep_properties,
             with_digest=options.application_id is not None,

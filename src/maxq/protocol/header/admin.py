@@ -1,29 +1,10 @@
-"""Headers of topic, group and broker administration.
+"""Headers of transaction checks and of broker groups.
 
 Source:
     remoting/protocol/header/.
 """
 
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
-
-
-@header
-class CreateTopicRequestHeader(CommandHeader):
-    """Fields of UPDATE_AND_CREATE_TOPIC (17) and UPDATE_AND_CREATE_STATIC_TOPIC (513).
-
-    `attributes` is written `+name=value,-name`.
-    """
-
-    topic: str
-    default_topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_filter_type: str
-    topic_sys_flag: int | None = None
-    order: bool = False
-    attributes: str | None = None
-    force: bool = False
 
 
 @header

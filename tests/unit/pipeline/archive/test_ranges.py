@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.pipeline.archive.ranges import Range, intersect, islands, overlaps, size, subtract, union
+from maxq.pipeline.archive.ranges import Range, intersect, overlaps, size, subtract, union
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
 
@@ -26,7 +26,6 @@ def test_ranges_are_sets_of_offsets(some: list[Range], others: list[Range]) -> N
         (union(some), offsets(some)),
         (subtract(some, others), offsets(some) - offsets(others)),
         (intersect(some, others), offsets(some) & offsets(others)),
-        (islands(sorted(offset for one in some for offset in offsets([one]))), offsets(some)),
     ):
         assert offsets(found) == wanted
         assert size(found) == len(wanted)
