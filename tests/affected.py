@@ -33,11 +33,11 @@ CORE: Final = (
     "tests/unit/store/log/test_record_cy.py",
     "tests/unit/store/recovery/test_recovery.py",
     "tests/unit/store/test_message_store.py",
-    "tests/unit/test_architecture_map.py",
-    "tests/unit/test_durable_calls.py",
-    "tests/unit/test_layers.py",
-    "tests/unit/test_makefile.py",
-    "tests/unit/test_mission_map.py",
+    "tests/unit/repository/test_architecture_map.py",
+    "tests/unit/repository/test_durable_calls.py",
+    "tests/unit/repository/test_layers.py",
+    "tests/unit/repository/test_makefile.py",
+    "tests/unit/repository/test_mission_map.py",
 )
 
 

@@ -1,8 +1,8 @@
 """Durable files: the one place that syncs, renames, truncates and removes them.
 
 Everything that must outlive a loss of power goes through here: log, queues, index, checkpoints, timer, compaction,
-ledger, pop files, tables, manifests. A test (tests/unit/test_durable_calls.py) forbids these calls of the system
-elsewhere. The rules that this module keeps, so that its users need not know them:
+ledger, pop files, tables, manifests. A test (tests/unit/repository/test_durable_calls.py) forbids these calls of the
+system elsewhere. The rules that this module keeps, so that its users need not know them:
 
 * **A failed sync is final for the file.** Linux marks the pages that it could not write as clean: readers continue to
   see them, the next sync succeeds without writing them, and a loss of power restores the bytes from before. So nothing

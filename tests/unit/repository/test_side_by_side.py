@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.side_by_side import Units
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENDS = {
     "tests/unit/test_a.py": """
         import os, signal, warnings, pytest

@@ -14,7 +14,7 @@ from maxq.cli.app import group
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.properties import parse_properties
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 CONFS = sorted(DEPLOY.rglob("*.conf"))
 YAMLS = sorted(DEPLOY.rglob("*.yaml"))
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.mutants import __main__ as mutants
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_every_module_and_every_test_of_the_list_is_there() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benches import readme_figures
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = ("README.md", "README.zh.md")
 _LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)|srcset=\"([^\"]+)\"|src=\"([^\"]+)\"")
 

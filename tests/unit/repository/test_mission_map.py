@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/explanation/mechanisms.md"
 
 COUNTS = {"HA": 9, "RW": 5, "S": 36, "LR": 13, "BR": 12, "DL": 13}

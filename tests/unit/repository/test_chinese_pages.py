@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_links import anchors
+from tests.unit.repository.test_links import anchors
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 CHINESE = DOCS / "zh"
 PAGES = sorted(str(page.relative_to(CHINESE)) for page in CHINESE.rglob("*.md") if page != CHINESE / "README.md")
 _COMMENT = re.compile(r"(?:^|\s{2,})# .*$")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from setup import HOT_MODULES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def prerequisites(target: str) -> set[str]:

@@ -10,7 +10,7 @@ import pytest
 from maxq.codes import ResponseCode
 from tests.manual_pages.pages import PAGES, response_codes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 SITE = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = subprocess.run(
     ["git", "ls-files", "*.md", ":!changes", ":!tests"], cwd=ROOT, capture_output=True, text=True, check=False
 ).stdout.split()
