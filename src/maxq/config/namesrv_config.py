@@ -14,7 +14,9 @@ class NamesrvConfig(SettingsTable):
         "File of the key-value table; empty: `namesrv/kvConfig.json` in the home of the user who runs `maxq namesrv`.",
     )
     config_store_path: str = setting(
-        "", "File that live updates are written to; empty: `namesrv/namesrv.properties` in the user's home."
+        "",
+        "File that live updates are written to: the one of `--config`; without it `namesrv/namesrv.properties` in the "
+        "user's home, which a start without `--config` reads.",
     )
     order_message_enable: bool = setting(False, "Add the order configuration of a topic to its route.", live=True)
     return_order_topic_config_to_broker: bool = setting(

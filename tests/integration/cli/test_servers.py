@@ -253,6 +253,23 @@ def test_name_server_and_broker_as_two_processes(tmp_path: Path) -> None:
             assert "alone" in found.out, found.err
 
 
+def test_what_was_changed_of_a_name_server_without_a_settings_file_is_there_when_it_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    command = ["namesrv", "-p", str(free_port_base())]
+    address, changed = f"127.0.0.1:{command[-1]}", ("-k", "scanNotActiveBrokerInterval", "-v", "4321")
+    for start in range(2):
+        ready, log = tmp_path / f"{start}.ready", tmp_path / f"{start}.log"
+        with running(*command, "--ready-file", str(ready), log=log):
+            wait_until(ready.exists, log.read_text())
+            if start == 0:
+                assert maxq("admin", "updateNamesrvConfig", *changed, namesrv=address).code == 0
+            shown = maxq("admin", "getNamesrvConfig", namesrv=address).out
+    assert re.search(r"scanNotActiveBrokerInterval\s+=\s+4321", shown)
+    assert facts_of(log.read_text())["settings"] == str(tmp_path / "namesrv/namesrv.properties")
+
+
 def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) -> None:
     ready, log = tmp_path / "ready", tmp_path / "log"
     settings = ["brokerIP1=127.0.0.1", "listenPort=0", f"storePathRootDir={tmp_path / 'store'}"]

@@ -111,18 +111,20 @@ async def delete_sub_group(
     cluster: ClusterName = None,
     remove_offset: Annotated[str, typer.Option("-r", "--removeOffset", metavar="true|false")] = "false",
 ) -> Report:
-    """Delete a consumer group; with -c its retry and dead-letter topics too."""
+    """Delete a consumer group; with -c its retry and dead-letter topics too, if no broker failed."""
     clean = is_true("-r", remove_offset)
     if cluster is None:
         (target,) = await addresses(admin, broker, cluster)
         await admin.groups.delete(target, group, clean_offset=clean)
         return done_report(f"delete subscription group [{group}] from broker [{target}] success.", brokers=[target])
-    targets = await admin.groups.delete_in_cluster(group, cluster, clean_offset=clean)
-    lines = [
-        f"delete subscription group [{group}] from broker [{target}] in cluster [{cluster}] success."
-        for target in targets
-    ]
-    return done_report("\n".join(lines), brokers=targets)
+    done = await change_each(
+        admin, broker, cluster, lambda target: admin.groups.delete(target, group, clean_offset=clean)
+    )
+    if not done.failures:  # a broker that still has the group may need them
+        await admin.groups.delete_topics(group, cluster)
+    return done.report(
+        lambda target: f"delete subscription group [{group}] from broker [{target}] in cluster [{cluster}] success."
+    )
 
 
 @command(app, "getConsumerConfig")

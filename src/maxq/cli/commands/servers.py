@@ -124,20 +124,21 @@ def namesrv(
     ready_file: ReadyFileOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """A name server."""
+    """A name server. Without --config it has the settings that were changed while an earlier one ran without."""
     from maxq.namesrv.controller import NamesrvController
     from maxq.standalone import naming_port
 
     started = time.monotonic()
     configure_logging(verbose)
     raise_file_limit()
-    settings, warnings = NamesrvSettings.from_properties(
-        _file_properties(conf, "configStorePath"), source=f"file {conf}"
-    )
+    host = system_host()
+    changed = Path(namesrv_on(NamesrvSettings(), host).namesrv.config_store_path)
+    own = conf or (changed if changed.exists() else None)
+    settings, warnings = NamesrvSettings.from_properties(_file_properties(own, "configStorePath"), source=f"file {own}")
     if port is not None:
         settings, _ = settings.overlay({"listenPort": str(port)}, source="-p")
     warn(warnings)
-    settings = namesrv_on(settings, system_host())
+    settings = namesrv_on(settings, host)
     server = NamesrvController(settings, **_environment())
 
     async def start() -> None:
@@ -147,6 +148,8 @@ def namesrv(
     def ready() -> Ready:
         guarded = has_access_control(settings.namesrv.acl_enable, settings.auth)
         facts = {"port": str(server.port), **where_it_listens(settings.server.bind_address, guarded)}
+        if own is not None and conf is None:
+            facts["settings"] = str(own)
         return Ready("namesrv", "", time.monotonic() - started, facts)
 
     serve("namesrv", start, server.shutdown, ready, ready_file)

@@ -33,20 +33,17 @@ class AdminContext:
             MaxQError: of the first that failed, if none was told.
             ClientError: some were told; it names them and the others.
         """
-        answers: dict[str, Result] = {}
-        failed: dict[str, MaxQError] = {}
-        for address in servers or self.name_servers:
-            try:
-                answers[address] = await ask(address)
-            except MaxQError as error:
-                failed[address] = error
-        if not failed:
-            return answers
-        first = next(iter(failed.values()))
-        if not answers:
-            raise first
-        others = "; ".join(f"{address}: {why}" for address, why in failed.items())
-        raise ClientError(f"name server {', '.join(answers)} was told, but not {others}") from first
+        return await _at_each("name server", servers or self.name_servers, ask)
+
+    async def at_brokers(self, ask: Callable[[str], Awaitable[Result]], addresses: Sequence[str]) -> dict[str, Result]:
+        """Ask each of these brokers, and return the answers by address. One that fails keeps none of the others from
+        being told.
+
+        Raises:
+            MaxQError: of the first that failed, if none was told.
+            ClientError: some were told; it names them and the others.
+        """
+        return await _at_each("broker", addresses, ask)
 
     async def cluster_info(self) -> ClusterInfo:
         """Return all clusters and brokers that the name servers know (106)."""
@@ -158,3 +155,20 @@ def answering_brokers(route: TopicRouteData) -> list[tuple[str, str]]:
         for data in sorted(route.broker_datas, key=lambda data: data.broker_name)
         if data.broker_addrs
     ]
+
+
+async def _at_each(kind: str, addresses: Sequence[str], ask: Callable[[str], Awaitable[Result]]) -> dict[str, Result]:
+    answers: dict[str, Result] = {}
+    failed: dict[str, MaxQError] = {}
+    for address in addresses:
+        try:
+            answers[address] = await ask(address)
+        except MaxQError as error:
+            failed[address] = error
+    if not failed:
+        return answers
+    first = next(iter(failed.values()))
+    if not answers:
+        raise first
+    others = "; ".join(f"{address}: {why}" for address, why in failed.items())
+    raise ClientError(f"{kind} {', '.join(answers)} was told, but not {others}") from first

@@ -40,10 +40,14 @@ class GroupAdmin:
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
 
     async def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
-        """Create a group on all masters of a cluster; returns their addresses."""
+        """Create a group on all masters of a cluster; returns their addresses. One that fails keeps none of the others
+        from being asked.
+
+        Raises:
+            MaxQError: none, or not all, could be changed; names those that could, and why not the others.
+        """
         addresses = await self._context.masters_of_cluster(cluster)
-        for address in addresses:
-            await self.create(address, config)
+        await self._context.at_brokers(lambda address: self.create(address, config), addresses)
         return addresses
 
     async def create_list(self, address: str, configs: list[SubscriptionGroupConfig]) -> None:
@@ -207,10 +211,20 @@ class GroupAdmin:
             return False
 
     async def delete_in_cluster(self, group: str, cluster: str, *, clean_offset: bool = False) -> list[str]:
-        """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
+        """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses. One
+        master that fails keeps none of the others from being asked, but the topics stay.
+
+        Raises:
+            MaxQError: none, or not all, could be asked; names those that could, and why not the others.
+        """
         addresses = await self._context.masters_of_cluster(cluster)
-        for address in addresses:
-            await self.delete(address, group, clean_offset=clean_offset)
+        await self._context.at_brokers(
+            lambda address: self.delete(address, group, clean_offset=clean_offset), addresses
+        )
+        await self.delete_topics(group, cluster)
+        return addresses
+
+    async def delete_topics(self, group: str, cluster: str) -> None:
+        """Delete the retry and the dead-letter topic of a group in a cluster."""
         for topic in (retry_topic(group), dlq_topic(group)):
             await self._topics.delete(topic, cluster)
-        return addresses

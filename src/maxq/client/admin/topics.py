@@ -42,10 +42,14 @@ class TopicAdmin:
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
 
     async def create_in_cluster(self, cluster: str, config: TopicConfig) -> list[str]:
-        """Create or change a topic on all masters of a cluster; returns their addresses."""
+        """Create or change a topic on all masters of a cluster; returns their addresses. One that fails keeps none of
+        the others from being asked.
+
+        Raises:
+            MaxQError: none, or not all, could be changed; names those that could, and why not the others.
+        """
         addresses = await self._context.masters_of_cluster(cluster)
-        for address in addresses:
-            await self.create(address, config)
+        await self._context.at_brokers(lambda address: self.create(address, config), addresses)
         return addresses
 
     async def create_list(self, address: str, configs: list[TopicConfig]) -> None:
@@ -54,15 +58,24 @@ class TopicAdmin:
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
 
     async def delete(self, topic: str, cluster: str) -> str:
-        """Delete a topic: on every broker of the cluster, then on every name server.
+        """Delete a topic: on every broker of the cluster, then on every name server. One broker that fails keeps none
+        of the others from being asked, but the name servers, because it would register the topic again.
 
         Returns:
             A sentence about what must be done when absent brokers are back (`parts_away`); usually empty.
+
+        Raises:
+            MaxQError: none, or not all, of the brokers could be asked; names those that could, and why not the others.
         """
         left = await self.parts_away(topic)
-        for data in await self._context.brokers_of_cluster(cluster):
-            for address in data.addresses:
-                await self.delete_in_broker(address, topic, follows_master=address in data.followers)
+        follows = {
+            address: address in data.followers
+            for data in await self._context.brokers_of_cluster(cluster)
+            for address in data.addresses
+        }
+        await self._context.at_brokers(
+            lambda address: self.delete_in_broker(address, topic, follows_master=follows[address]), list(follows)
+        )
         await self.delete_in_name_servers(topic, cluster)
         await self.forget_order(topic)
         return left

@@ -260,7 +260,12 @@ class GroupCalls(Part[GroupAdmin]):
     def create(self, address: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a consumer group on one broker (200)."""
     def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
-        """Create a group on all masters of a cluster; returns their addresses."""
+        """Create a group on all masters of a cluster; returns their addresses. One that fails keeps none of the others
+        from being asked.
+
+        Raises:
+            MaxQError: none, or not all, could be changed; names those that could, and why not the others.
+        """
     def create_list(self, address: str, configs: list[SubscriptionGroupConfig]) -> None:
         """Create or change several groups on one broker (225)."""
     def delete(self, address: str, group: str, *, clean_offset: bool = False) -> None:
@@ -305,7 +310,14 @@ class GroupCalls(Part[GroupAdmin]):
     def is_online(self, group: str) -> bool:
         """Tell whether the group has a member at this moment."""
     def delete_in_cluster(self, group: str, cluster: str, *, clean_offset: bool = False) -> list[str]:
-        """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
+        """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses. One
+        master that fails keeps none of the others from being asked, but the topics stay.
+
+        Raises:
+            MaxQError: none, or not all, could be asked; names those that could, and why not the others.
+        """
+    def delete_topics(self, group: str, cluster: str) -> None:
+        """Delete the retry and the dead-letter topic of a group in a cluster."""
 
 class LiteTopicCalls(Part[LiteTopicAdmin]):
     """Shows lite topics and their subscribers; the attribute `lite_topics` of an Admin. Addresses are host:port of
@@ -567,14 +579,23 @@ class TopicCalls(Part[TopicAdmin]):
             ClientError: illegal name. BrokerError: refused.
         """
     def create_in_cluster(self, cluster: str, config: TopicConfig) -> list[str]:
-        """Create or change a topic on all masters of a cluster; returns their addresses."""
+        """Create or change a topic on all masters of a cluster; returns their addresses. One that fails keeps none of
+        the others from being asked.
+
+        Raises:
+            MaxQError: none, or not all, could be changed; names those that could, and why not the others.
+        """
     def create_list(self, address: str, configs: list[TopicConfig]) -> None:
         """Create or change several topics on one broker (18)."""
     def delete(self, topic: str, cluster: str) -> str:
-        """Delete a topic: on every broker of the cluster, then on every name server.
+        """Delete a topic: on every broker of the cluster, then on every name server. One broker that fails keeps none
+        of the others from being asked, but the name servers, because it would register the topic again.
 
         Returns:
             A sentence about what must be done when absent brokers are back (`parts_away`); usually empty.
+
+        Raises:
+            MaxQError: none, or not all, of the brokers could be asked; names those that could, and why not the others.
         """
     def parts_away(self, topic: str) -> str:
         """Return a sentence about the brokers that have a part of a static topic and cannot be asked to delete it;
