@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from maxq.broker.failover.acting_master import ActingMasterService
-from maxq.broker.failover.group_api import GroupApi
+from maxq.broker.failover.group_api import GroupApi, Sign
 from maxq.broker.failover.slave_to_master_sync import SlaveToMasterSync
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
@@ -316,6 +316,10 @@ def _replace_anybody(self: ActingMasterService, *of: object) -> dict[int, str]:
     return {}
 
 
+async def _not_ask_it(self: GroupApi, master: str) -> Sign:
+    return Sign.GONE
+
+
 def _take_at_once(self: ActingMasterService) -> str | None:
     return None
 
@@ -441,10 +445,14 @@ MUTATIONS: Final = {
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
     "one name server of several says who lives": Mutation(
-        "acting", 3, ((GroupApi, "member_group", _ask_any_name_server),)
+        "acting", -1, ((GroupApi, "member_group", _ask_any_name_server),)
     ),
     "a slave acts beside one with a smaller id that a name server has lost": Mutation(
         "acting", 26, ((ActingMasterService, "_replaced", _replace_anybody),)
+    ),
+    "who is cut off goes on to promise": Mutation("acting", -1, ((ActingMasterService, "may_be_replaced", _nothing),)),
+    "a slave acts for a master that answers, and that does not hear of it": Mutation(
+        "acting", -1, ((GroupApi, "ask_to_stand_back", _not_ask_it),)
     ),
     "a master that comes back takes messages before it has asked its slaves": Mutation(
         "acting", 12, ((ActingMasterService, "preparation", _take_at_once),)

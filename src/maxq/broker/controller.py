@@ -374,11 +374,12 @@ class BrokerController:
             self.role,
             self.hold_service.notify_all,
         )
+        acting = self.failover.acting
         self.authority = Authority(
             self.address,
             is_active=lambda: self.failover.services.is_running,
-            doubt=self.failover.acting.doubt if self.dledger is None else self.dledger.doubt,
-            gives_way=lambda: self.failover.acting.preparation() or self.popping.service.gives_way(),
+            doubt=acting.doubt_of_state if self.dledger is None else self.dledger.doubt,
+            gives_way=lambda: acting.may_be_replaced() or acting.preparation() or self.popping.service.gives_way(),
             keeps=lambda request: self.send_relay is not None and self.send_relay.keeps(request),
             copied=self._tables_copied,
         )

@@ -327,8 +327,8 @@ class MessageStoreConfig(SettingsTable):
     )
     total_replicas: int = setting(
         1,
-        "Brokers of the group, including this one. Above 1, a master with enableSlaveActingMaster takes back the "
-        "state of its slaves before it registers.",
+        "Brokers of the group, including this one. Above 1, with enableSlaveActingMaster, a master takes back the "
+        "state of its slaves before it registers, and a broker that is cut off refuses what another one may do.",
         low=1,
     )
     sync_master_flush_offset_when_startup: bool = setting(

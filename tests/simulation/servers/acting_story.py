@@ -19,6 +19,7 @@ What must hold, at the end or all the time:
 
 import asyncio
 import contextlib
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -644,25 +645,31 @@ class ActingStory:
             self._busy.discard(names[0])
 
     def _would_serve_both(self, kind: str, *more: frozenset[str]) -> bool:
-        """Would the master and a slave serve at once with these troubles, for their name servers are others?"""
+        """Would two brokers serve at once with these troubles, for each of them reaches only name servers that the
+        other one does not?"""
         present = [one for one in self._troubles if one.ended == float("inf")]
         present += [Trouble(kind, of, self.now()) for of in more]
-        return any(not self._meet(self._master, slave, present) for slave in self._brokers[1:])
+        return any(not self._meet(one, other, present) for one, other in itertools.combinations(self._brokers, 2))
 
-    def _meet(self, master: Member, slave: Member, troubles: Iterable[Trouble]) -> bool:
-        """Is there a name server that both reach, or none that the slave reaches?"""
+    def _meet(self, one: Member, other: Member, troubles: Iterable[Trouble]) -> bool:
+        """Do they reach each other, or a name server that both reach, or does one of them reach no name server?"""
         bad = {trouble.of for trouble in troubles}
-        reached = [server for server in self._name_servers
-                   if not {frozenset({server.name}), frozenset({server.name, slave.name})} & bad]  # fmt: skip
-        return not reached or any(frozenset({server.name, master.name}) not in bad for server in reached)
+
+        def reached(member: Member) -> set[str]:
+            return {
+                server.name
+                for server in self._name_servers
+                if not {frozenset({server.name}), frozenset({server.name, member.name})} & bad
+            }
+
+        apart = frozenset({one.name, other.name}) in bad
+        return not apart or not reached(one) or not reached(other) or bool(reached(one) & reached(other))
 
     def _both_may_serve(self, serving: Sequence[Member]) -> bool:
-        """Only the master is cut from all name servers that the slave reaches (docs/explanation/replication.md), or was
-        a moment before."""
-        if self._master not in serving:
-            return False
+        """They are cut from each other, and each of them from the name servers that the other one reaches
+        (docs/explanation/replication.md), or were a moment before."""
         recent = [one for one in self._troubles if one.touches(self.now() - 2 * NOT_ACTIVE_S, self.now())]
-        return any(not self._meet(self._master, slave, recent) for slave in serving[1:])
+        return any(not self._meet(one, other, recent) for one, other in itertools.combinations(serving, 2))
 
     async def _rest_faults(self) -> None:
         """No more faults; everybody is up, and clocks are right."""

@@ -153,6 +153,86 @@ def test_a_master_that_one_name_server_of_two_does_not_hear_is_not_replaced(seed
     tell(seed, story)
 
 
+@pytest.mark.parametrize("hears", [True, False])
+@pytest.mark.parametrize("seed", seeds([0], range(3)))
+def test_a_master_that_no_name_server_hears_ends_to_serve_before_a_slave_begins(seed: int, hears: bool) -> None:
+    """Its slaves hear it, and ask it to stand back, or do not."""
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world)
+        await group.start()
+        world.network.partition(BROKERS[0], NAME_SERVERS[0])
+        for slave in BROKERS[1:] if not hears else ():
+            world.network.partition(BROKERS[0], slave)
+        await group.until_serves(1)
+        await asyncio.sleep(40)
+        assert (group.serving, group.together) == ([1], [])
+        world.network.heal()
+        await group.until_serves(0)
+        await asyncio.sleep(40)
+        assert (group.serving, group.together) == ([0], [])
+        await group.stop()
+
+    tell(seed, story)
+
+
+@pytest.mark.parametrize("seed", seeds([0], range(3)))
+def test_a_slave_that_acts_and_is_cut_off_ends_to_serve_before_its_master_or_another_slave_begins(seed: int) -> None:
+    async def story(world: SimWorld) -> None:
+        group = Group(world)
+        await group.start()
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        for other in (NAME_SERVERS[0], BROKERS[0], BROKERS[2]):
+            world.network.partition(BROKERS[1], other)
+        await group.until_serves(2)
+        await group.brokers[0].start()
+        await group.until_serves(0)
+        world.network.heal()
+        await asyncio.sleep(40)
+        assert (group.serving, group.together) == ([0], [])
+        await group.stop()
+
+    tell(seed, story)
+
+
+@pytest.mark.parametrize("seed", seeds([0], range(3)))
+def test_where_no_name_server_runs_a_master_that_comes_back_serves_when_it_has_asked_its_slaves(seed: int) -> None:
+    async def story(world: SimWorld) -> None:
+        group = Group(world)
+        await group.start()
+        group.brokers[0].machine.kill()
+        await group.until_serves(1)
+        group.name_servers[0].machine.kill()
+        await asyncio.sleep(10)
+        assert group.serving == [1]
+        starting = asyncio.ensure_future(group.brokers[0].start())
+        await group.until_serves(0)
+        await starting
+        await asyncio.sleep(20)
+        assert (group.serving, group.together) == ([0], [])
+        await group.stop()
+
+    tell(seed, story)
+
+
+@pytest.mark.parametrize("seed", seeds([0], range(3)))
+def test_where_no_name_server_runs_or_answers_the_master_goes_on_while_its_slaves_ask_it(seed: int) -> None:
+    async def story(world: SimWorld) -> None:
+        group = Group(world)
+        await group.start()
+        group.name_servers[0].machine.power_off()
+        served = 0
+        for _ in range(100):
+            await asyncio.sleep(0.4)
+            served += group.serving == [0]
+        assert served == 100
+        group.name_servers[0].machine.kill()
+        await group.stop()
+
+    tell(seed, story)
+
+
 def test_a_slave_that_was_started_without_its_master_hears_of_the_return_from_the_master_itself() -> None:
     """No name server tells it; nor has it known where its master is, which reaches it late."""
 

@@ -4,6 +4,10 @@ It brings the broker online, sends heartbeats to the name servers, watches which
 starts or stops this broker's master-only services accordingly. Without enableSlaveActingMaster it only
 brings the broker online: a master runs the master-only services, a slave does not.
 
+**One broker at a time.** No two brokers of a group act at once. The active one promises nothing (Authority) when it has
+not been told for a while that it still is the active one (RoleLease), and a slave that is about to act waits at least
+as long.
+
 **A broker that stood still.** In a group whose slaves may act, a broker that stood still (SIGSTOP, a virtual machine
 that is moved) may have been given up and replaced. When it has not looked at the group for three quarters of
 brokerNotActiveTimeoutMillis, it is not sure of its role and promises nothing (Authority) until it has looked. A master
@@ -15,12 +19,14 @@ replaced. (The first question after a standstill often fails, because connection
 connection broke. So a slave asks its master all the time, and once more before it acts:
 
 * If nobody listens at the master's address, or the master says that it is ending, it is gone.
-* A master that answers counts as gone when name servers have missed it for brokerNotActiveTimeoutMillis, because
-  clients do not find it.
+* A master that answers is asked to stand back when name servers have missed it for brokerNotActiveTimeoutMillis,
+  because clients do not find it. It does so unless a name server knows it, and comes back when one does.
 * A master that is silent stands still, or is cut off by the network. It counts as gone when it has been silent for
   brokerNotActiveTimeoutMillis (a master that stood still is then not sure of its role) and name servers have missed it
   for longer than it would need to register again. The same holds for a master of which a slave that has just started
   knows nothing.
+
+RocketMQ's masters do not stand back, and do not doubt their role: they and a slave may answer at once.
 
 A slave whose log differs from its master's, because the master lost the end of its log and continued without it, does
 not act: it would deliver messages that the master does not have, and its state would concern offsets at which the
@@ -56,10 +62,11 @@ from typing import Final
 
 from maxq.broker.bundles import Environment
 from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
-from maxq.broker.failover.group_api import GroupApi, Sign
+from maxq.broker.failover.group_api import GroupApi, Sign, is_refusal
 from maxq.broker.failover.master_link import MasterLink
 from maxq.broker.failover.master_only_services import MasterOnlyServices
-from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, SIGNS_TO_REGISTER, PreOnline
+from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, PreOnline
+from maxq.broker.failover.role_lease import RoleLease, patience_ms
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.codes import ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
@@ -107,7 +114,10 @@ class ActingMasterService:
         self._services = services
         self._pre_online = pre_online
         self._notify_held = notify_held
-        self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began that has ended
+        self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began
+        self._lease = RoleLease(env.settings, self._looked_ms)
+        self._stands_back = False  # of a master: for a slave, until it has asked who is active
+        self._began_ms = env.clock.wall_ms()  # of which life its stamps are
         self._tasks = PeriodicTasks()
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
@@ -129,6 +139,7 @@ class ActingMasterService:
         """Note that the store was just loaded: this broker registers nothing until it has prepared to go online."""
         self._flush_offset.loaded()
         self._looked_ms = self._clock.monotonic_ms()
+        self._began_ms = self._clock.wall_ms()
         self._registration.set_isolated(self._prepares())
 
     @property
@@ -154,13 +165,36 @@ class ActingMasterService:
 
     def doubt(self) -> str | None:
         """Return why this broker cannot be sure that it still is its group's active broker; None if it is sure."""
-        broker = self._settings.broker
-        if not broker.enable_slave_acting_master:
+        why = self.stood_still()
+        return self.may_be_replaced() if why is None else why
+
+    def doubt_of_state(self) -> str | None:
+        """Return why others of the group are not to take what this broker has: another one may have acted since, which
+        this one has yet to ask. None if they may. A slave that acts hands over what it has in any case, unless it stood
+        still."""
+        return self.doubt() if self.group.own_id == MASTER_ID else self.stood_still()
+
+    def stood_still(self) -> str | None:
+        """Return why this broker does not know what became of its group; None if it has looked lately."""
+        if not self._settings.broker.enable_slave_acting_master:
             return None
         silent_ms = self._clock.monotonic_ms() - self._looked_ms
         if silent_ms <= self._sure_ms:
             return None
         return f"it did not look at its group for {silent_ms} ms, and another broker may stand in for it"
+
+    def may_be_replaced(self) -> str | None:
+        """Return why another broker may act in the place of this one, which looks and is not told otherwise; None if
+        none can."""
+        if not self._settings.broker.enable_slave_acting_master:
+            return None
+        if self._stands_back:
+            return "no name server knew it, and it has left the group to a slave"
+        now_ms = self._clock.monotonic_ms()
+        why = self._lease.doubt(now_ms)
+        if why is None and self.group.own_id == MASTER_ID and self._lease.was_lost(now_ms):
+            why = "it was cut off for a while, and asks first who stood in for it"
+        return why if why is not None and self._registration.name_servers() else None
 
     @property
     def _sure_ms(self) -> int:
@@ -198,10 +232,16 @@ class ActingMasterService:
             if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
                 self.group.on_online(*seen)
             self._has_withdrawn = self.log_is_another and seen.min_broker_id not in (MASTER_ID, own_id)
-        self._services.change(self.group.own_id == MASTER_ID)
-        self._looked_ms = self._clock.monotonic_ms()
+        self._begin()
         self._registration.set_isolated(self._has_withdrawn)
         await self._registration.register_now()
+
+    def _begin(self) -> None:
+        """Begin to be the active broker if this is the master, which has prepared."""
+        self._looked_ms = self._clock.monotonic_ms()
+        self._stands_back = False
+        self._lease.begin(self._looked_ms, all_asked=self._pre_online.all_asked)
+        self._services.change(self.group.own_id == MASTER_ID)
 
     def start(self) -> None:
         """Start watching the group and sending heartbeats, if enableSlaveActingMaster is set."""
@@ -224,20 +264,30 @@ class ActingMasterService:
 
     def role_changed(self) -> None:
         """Follow a change of this broker's role between master and slave."""
+        self._stands_back = False
+        self._lease.begin(self._clock.monotonic_ms(), all_asked=True)
         self._services.change(self.group.own_id == MASTER_ID)
 
     # --- signs of life ----------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Send a heartbeat to the name servers. If this process was paused for long, find out first which broker of the
-        group is active."""
+        """Send a heartbeat to the name servers. If another broker may have acted meanwhile, because this process was
+        paused for long, or a master was cut off or has stood back, find out first which broker of the group is
+        active."""
         began_ms = self._clock.monotonic_ms()
-        why = self.doubt()
-        if why is not None and not self.is_isolated:
-            log.warning("asking which broker of the group is active: %s", why)
+        must_ask = not self.is_isolated and self._must_ask(began_ms)
+        if must_ask:
+            log.warning("asking which broker of the group is active: %s", self.doubt())
             await self._look_again()
+            began_ms = self._clock.monotonic_ms()
+        self._looked_ms = began_ms
         await self.send_heartbeat()
-        self._looked_ms = began_ms if why is None else self._clock.monotonic_ms()
+
+    def _must_ask(self, now_ms: int) -> bool:
+        if self.doubt() is None:
+            return False
+        is_master = self.group.own_id == MASTER_ID
+        return self.stood_still() is not None or (is_master and (self._stands_back or self._lease.was_lost(now_ms)))
 
     async def _look_again(self) -> None:
         if self.group.own_id != MASTER_ID:
@@ -247,10 +297,13 @@ class ActingMasterService:
                 await asyncio.sleep(RETRY_MS / 1000)
             await self._hear_lost_master(is_told=False)  # a name server that was just started does not know the master
             return
-        self._services.change(False)
+        if self.stood_still() is not None:
+            self._services.change(False)
         if self._asks_first():
             await self._pre_online.run()
-        self._services.change(self.group.own_id == MASTER_ID)
+            if not self._pre_online.none_acted:
+                self._services.change(False)
+        self._begin()
 
     async def send_heartbeat(self) -> None:
         """Send a heartbeat to every name server at the same time. A name server that has not answered the last one gets
@@ -298,12 +351,17 @@ class ActingMasterService:
 
     async def sync_member_group(self) -> bool:
         """Fetch the living members of the group and apply changes. Returns whether a name server answered."""
+        began_ms = self._clock.monotonic_ms()
         try:
             members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
         except MaxQError as error:
             log.warning("no name server listed the members of the group: %s", error)
+            if is_refusal(error):
+                self._lease.hold(began_ms)
             return False
         now_ms = self._clock.monotonic_ms()
+        if members and min(members) == self.group.own_id:
+            self._lease.on_named(began_ms, now_ms)
         untold_ms, self._told_ms = now_ms - self._told_ms, now_ms
         if not self.is_isolated:
             if untold_ms > self._sure_ms:
@@ -342,6 +400,8 @@ class ActingMasterService:
             await self._follow(
                 lambda: self.group.on_notice(min_broker_id, min_broker_addr, ha_address), living=(min_broker_id,)
             )
+            if self.is_acting_master and self.doubt() is not None:
+                await self.sync_member_group()  # which it asked before, and not when it was told
 
     async def _follow(self, news: Callable[[], MinBrokerChange | None], *, living: Container[int]) -> None:
         """Apply the change `news`, after earlier changes were applied. If it changes nothing, retry a master that could
@@ -356,26 +416,28 @@ class ActingMasterService:
                 if change is not None:
                     await self._on_master_online(change)
                 return
-            if not change.has_master and await self._may_live(self._replaced(change, before, members)):
+            is_own = change.min_broker_id == self.group.own_id
+            slaves = self._replaced(before, members) if is_own else {}
+            if not change.has_master and await self._may_live(slaves, is_to_act=is_own):
                 self.group.pass_over(before, members)
                 return
             if self.is_ending:
                 return
             own_id = self.group.own_id
-            if change.min_broker_id == own_id and self.log_is_another:
+            if is_own and self.log_is_another:
                 others = self.group.members.keys() - {MASTER_ID, own_id}
                 self.group.pass_over(before, members)
                 await self._refuse_to_act(has_others=bool(others))
                 return
             known = {**members, **self.group.members, before[0]: before[1]}
-            if change.min_broker_id == own_id and not await self._take_over(known):
+            if is_own and not await self._take_over(known, before[0]):
                 self.group.pass_over(before, members)
                 return
             self._unmet_master, self._missed_ms, self._knows_group = None, None, True
             log.info("broker %d at %s is the active one of the group now; this is %d", *change[:2], own_id)
             if not change.has_master:
                 self._on_master_offline()
-            self._services.change(own_id == change.min_broker_id)
+            self._services.change(is_own)
             if change.has_master:
                 await self._on_master_online(change)
 
@@ -409,19 +471,41 @@ class ActingMasterService:
             self._has_withdrawn = True
             await self._registration.withdraw()
 
-    def hear_slave(self, broker_id: int | None, address: str | None) -> None:
-        """Note, on a master, that a slave asked for a sign of life. RocketMQ's slaves do not say who they are."""
-        if broker_id and address:
-            self._pre_online.hear_slave(broker_id, address)
+    def stamp(self) -> str:
+        """Return what a slave is to return with its next question whether this master lives."""
+        return f"{self._began_ms}.{self._clock.monotonic_ms()}"
+
+    def hear_slave(self, broker_id: int | None, address: str | None, *, acts: bool, stamp: str | None) -> None:
+        """Note, on a master, that a slave asked for a sign of life: whether it says that it acts, and the stamp that it
+        returns, if it does. RocketMQ's slaves do not say who they are."""
+        if not broker_id or not address:
+            return
+        self._pre_online.hear_slave(broker_id, address, acts=acts)
+        began, _, at_ms = (stamp or "").partition(".")
+        if began == str(self._began_ms) and at_ms.isdecimal():
+            self._lease.on_stamp(broker_id, min(int(at_ms), self._clock.monotonic_ms()))
+
+    def stand_back(self, broker_id: int | None, address: str | None) -> bool:
+        """Leave the group, as a master, to a slave that name servers tell to act, until one knows this master again.
+        Returns False if one knows it now."""
+        self.hear_slave(broker_id, address, acts=True, stamp=None)
+        if self._lease.is_named(self._clock.monotonic_ms()):
+            return False
+        if not self._stands_back:
+            log.warning("no name server knows this master: it leaves the group to a slave until one does")
+        self._stands_back = True
+        self._services.change(False)
+        return True
 
     async def watch_master(self) -> None:
         """Ask the master whether it lives; if that is in doubt, ask the name servers for the living members, because
         their last notice may have been missed."""
         await self.hear_master()
         untold_ms = self._clock.monotonic_ms() - self._told_ms
-        is_told = untold_ms < SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
-        await self._hear_lost_master(is_told=is_told)
-        if self._missed_ms is not None or self.min_broker_id is None:
+        await self._hear_lost_master(is_told=untold_ms < patience_ms(self._settings))
+        broker = self._settings.broker
+        asks_seldom = broker.sync_broker_member_group_period > broker.broker_heartbeat_interval
+        if self._missed_ms is not None or self.min_broker_id is None or (asks_seldom and self._services.is_running):
             await self.sync_member_group()
 
     async def hear_master(self) -> Sign:
@@ -430,7 +514,7 @@ class ActingMasterService:
         master, began_ms = self._sync.master_address, self._clock.monotonic_ms()
         if not master or self.group.own_id == MASTER_ID:
             return Sign.GONE if self._knows_group else Sign.SILENT
-        sign = await self._api.sign_of(master)
+        sign = await self._sign_of(master)
         if sign.is_answer and master == self._sync.master_address:
             self._heard_ms = max(self._heard_ms, began_ms)
         return sign
@@ -444,7 +528,14 @@ class ActingMasterService:
     async def hear_returning_master(self) -> Sign:
         """Ask the master that this slave copies from, or stands in for, whether it lives; GONE if none is known."""
         master = self._sync.master_address or self._lost_master
-        return await self._api.sign_of(master) if master else Sign.GONE
+        return await self._sign_of(master) if master else Sign.GONE
+
+    async def _sign_of(self, master: str) -> Sign:
+        return await self._api.sign_of(
+            master,
+            acts=lambda: self._takes_over or self.is_acting_master,
+            is_told=lambda: self._lease.is_named(self._clock.monotonic_ms()),
+        )
 
     async def _hear_lost_master(self, *, is_told: bool) -> None:
         """Ask the master that this slave has lost: one that comes back hears who lives. Unless name servers have told a
@@ -453,34 +544,37 @@ class ActingMasterService:
         copies = bool(self._sync.master_address) or self.group.own_id == MASTER_ID
         if not master or (copies and not self.is_acting_master):
             return
-        sign = await self._api.sign_of(master)
+        began_ms = self._clock.monotonic_ms()
+        sign = await self._sign_of(master)
+        if sign is Sign.GONE:
+            self._lease.on_master_gone(began_ms)
         if sign is Sign.LIVES and not is_told and self.is_acting_master:
             log.warning("the master at %s is active again, although no name server has reported it", master)
             await self._follow(lambda: self.group.on_notice(MASTER_ID, master, None), living=(MASTER_ID,))
 
-    def _replaced(
-        self, change: MinBrokerChange, before: tuple[int, str], members: Mapping[int, str]
-    ) -> Mapping[int, str]:
-        """Return the slaves with smaller ids, as they were known before `change`, in whose place this slave would act
-        by it."""
-        own_id = self.group.own_id
-        if change.min_broker_id != own_id:
-            return {}
-        return {i: address for i, address in (*members.items(), before) if MASTER_ID < i < own_id}
+    def _replaced(self, before: tuple[int, str], members: Mapping[int, str]) -> Mapping[int, str]:
+        """Return the slaves with smaller ids, as they were known before, in whose place this slave would act."""
+        return {i: address for i, address in (*members.items(), before) if MASTER_ID < i < self.group.own_id}
 
-    async def _may_live(self, slaves: Mapping[int, str]) -> bool:
-        """Return whether the master that name servers miss, or one of `slaves`, may be alive, and has been missed for a
-        short time only."""
+    async def _may_live(self, slaves: Mapping[int, str], *, is_to_act: bool) -> bool:
+        """Return whether the master that name servers miss may be alive and active, or one of `slaves` may be alive,
+        and has been missed for a short time only. A master is asked to stand back if this slave `is_to_act`."""
         broker, now_ms = self._settings.broker, self._clock.monotonic_ms()
         since_ms = now_ms if self._missed_ms is None else self._missed_ms
-        if now_ms - since_ms >= broker.broker_not_active_timeout_millis:
-            return False
+        is_over = now_ms - since_ms >= broker.broker_not_active_timeout_millis
+        master = self._sync.master_address or self._lost_master
         sign = await self.hear_master()
+        if not self._sync.master_address and master and await self._sign_of(master) is Sign.LIVES:
+            sign = Sign.LIVES  # it was taken for gone, and goes on
+        if is_over and sign.is_answer:
+            sign = await self._api.ask_to_stand_back(master) if is_to_act else Sign.GONE
         is_silent_for_long = now_ms - self._heard_ms >= broker.broker_not_active_timeout_millis
-        is_missed_for_long = now_ms - since_ms >= SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
+        is_missed_for_long = now_ms - since_ms >= patience_ms(self._settings)
         if sign is not Sign.GONE and not (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
             log.warning("the master at %s may be alive, although a name server has lost it: %s",
-                        self._sync.master_address, sign.value)  # fmt: skip
+                        master, sign.value)  # fmt: skip
+        elif is_over:
+            return False
         else:
             signs = await asyncio.gather(*map(self._api.sign_of_slave, slaves.values()))
             may_live = [i for i, sign in zip(slaves, signs, strict=True) if sign is not Sign.GONE]
@@ -490,21 +584,28 @@ class ActingMasterService:
         self._missed_ms = since_ms
         return True
 
-    async def _take_over(self, known: Mapping[int, str]) -> bool:
-        """Take over, before this slave acts, what the slaves that it knows by id kept while they acted. Returns False
-        if it is not to act now: one that acts does not leave the group to it, or is to act itself."""
+    async def _take_over(self, known: Mapping[int, str], acted: int) -> bool:
+        """Take over, before this slave acts, what the slaves that it knows by id kept while they acted; the id of the
+        one that `acted` last may be the master's. Returns False if it is not to act now: one that acts does not leave
+        the group to it, or is to act itself."""
         others = {i: address for i, address in known.items() if address and i not in (MASTER_ID, self.group.own_id)}
-        if not others or self._services.is_running:
+        if self._services.is_running:
+            return True
+        if not others:
+            self._lease.begin_to_act(all_asked=True)
             return True
         self._takes_over = True
         try:
-            living = await self._living(others)
-            return await self._pre_online.take_over(living, lambda: self._takes_over and not self.is_ending)
+            living, silent = await self._living(others)
+            may_act = await self._pre_online.take_over(living, lambda: self._takes_over and not self.is_ending)
         finally:
             self._takes_over = False
+        self._lease.begin_to_act(all_asked=self._pre_online.all_asked and acted not in silent)
+        return may_act
 
-    async def _living(self, slaves: Mapping[int, str]) -> Mapping[int, str]:
-        """Return those of these slaves, by id, that answer. One that is silent is asked again: a packet may be lost."""
+    async def _living(self, slaves: Mapping[int, str]) -> tuple[Mapping[int, str], Container[int]]:
+        """Return those of these slaves, by id, that answer, and the ids of those that are silent. A silent one is asked
+        again: a packet may be lost."""
         living: dict[int, str] = {}
         silent = dict(slaves)
         for _ in range(_SIGNS):
@@ -514,7 +615,7 @@ class ActingMasterService:
             by_id = dict(zip(silent, signs, strict=True))
             living |= {i: slaves[i] for i, sign in by_id.items() if sign is Sign.LIVES}
             silent = {i: slaves[i] for i, sign in by_id.items() if sign is Sign.SILENT}
-        return living
+        return living, silent
 
     async def leave_to(self, broker_id: int, address: str) -> None:
         """Give the group up to another slave, which is about to act and asks for the state of this one. Of two that ask

@@ -1,6 +1,7 @@
 """Requests of the members of a broker group to name servers and to one another (BrokerOuterAPI.java)."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from enum import Enum
 
@@ -56,13 +57,14 @@ class GroupApi:
         self._client = client
         self._hear_mark = hear_mark
         self._own = own
+        self._stamp = ""  # of the last answer of a master
 
     # --- name servers -------------------------------------------------------------------------------------------
 
     async def member_group(self, *, compatible: bool) -> dict[int, str]:
         """Return the living brokers of this broker's name, id → address; empty if no name server knows the name. All
         name servers are asked, because one that does not hear a broker, or was just started, does not name it. Once one
-        has answered, silent ones are not waited for.
+        has answered, silent ones are not waited for. An error that `is_refusal` means that no name server runs.
 
         `compatible` asks for the route of a topic that every broker has, which name servers before 5.0 answer too.
         """
@@ -80,7 +82,8 @@ class GroupApi:
             raise RemotingConnectError("no name server address is set", address="")
         answers = [task.result() for task in ended if task.exception() is None]
         if not answers:
-            return ended[0].result()  # raises the error of the first one
+            failures = [error for task in ended if (error := task.exception()) is not None]
+            raise next((error for error in failures if not is_refusal(error)), failures[0])
         members: dict[int, str] = {}
         for answer in reversed(answers):  # if name servers disagree about an id, the first one's address wins
             members |= answer
@@ -122,15 +125,42 @@ class GroupApi:
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
         return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
 
-    async def sign_of(self, master: str) -> Sign:
+    async def sign_of(
+        self, master: str, acts: Callable[[], bool] = lambda: False, is_told: Callable[[], bool] = lambda: True
+    ) -> Sign:
         """Ask a master whether it is alive (906), with a time-out of half a second, and tell it that this slave is. A
-        connection that breaks is made once more, because a refused connection proves that the port is closed."""
-        own = {
+        connection that breaks is made once more, because a refused connection proves that the port is closed.
+
+        Args:
+            acts: does this slave act, or is about to? If not, it returns the stamp of the answer.
+            is_told: does it act because a name server has said so lately? The master is told that.
+        """
+        own = self._own_signs
+        if acts() and is_told():
+            own[SlaveSign.ACTS] = "true"
+        self._stamp = ""
+        sign = await self._sign(master, own, self._masters_sign_in)
+        if self._stamp and not acts():
+            request = RemotingCommand(
+                RequestCode.EXCHANGE_BROKER_HA_INFO,
+                {**ExchangeHAInfoHeader().encode(), **self._own_signs, SlaveSign.STAMP: self._stamp},
+            )
+            with contextlib.suppress(MaxQError):  # the next one may come through
+                await self._client.invoke_oneway(master, request, _CALL_TIMEOUT_MS)
+        return sign
+
+    async def ask_to_stand_back(self, master: str) -> Sign:
+        """Ask a master that answers, and that name servers miss, to leave the group to this slave. LIVES: it does not,
+        for a name server knows it. GONE: it does, or it is RocketMQ's and does not know the question."""
+        return await self._sign(master, {**self._own_signs, SlaveSign.STAND_BACK: "true"}, _stands_back)
+
+    @property
+    def _own_signs(self) -> dict[str, str]:
+        return {
             SlaveSign.BROKER_NAME: self._own.broker_name,
             SlaveSign.ID: str(self._own.broker_id),
             SlaveSign.ADDRESS: self._own.address,
         }
-        return await self._sign(master, own, self._masters_sign_in)
 
     async def sign_of_slave(self, slave: str) -> Sign:
         """Ask another slave whether it is alive, as `sign_of` asks the master: LIVES, GONE or SILENT."""
@@ -139,6 +169,7 @@ class GroupApi:
     def _masters_sign_in(self, answer: RemotingCommand) -> Sign:
         sign = _sign_in(answer)
         if sign.is_answer:
+            self._stamp = HeaderFields(answer.ext).opt_str(SlaveSign.STAMP) or ""
             self._hear_mark(HeaderFields(answer.ext).opt_str(SlaveSign.LOG_MARK) or "")
         return sign
 
@@ -186,3 +217,14 @@ def _sign_in(answer: RemotingCommand) -> Sign:
         return Sign.GONE
     is_active = HeaderFields(answer.ext).opt_bool(SlaveSign.IS_ACTIVE, True)
     return Sign.LIVES if is_active else Sign.PREPARES
+
+
+def _stands_back(answer: RemotingCommand) -> Sign:
+    if answer.code != ResponseCode.SUCCESS:
+        return _sign_in(answer)
+    return Sign.GONE if HeaderFields(answer.ext).opt_bool(SlaveSign.STANDS_BACK, True) else Sign.LIVES
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether this says that nobody listens at an address."""
+    return isinstance(error, RemotingConnectError) and error.is_refused

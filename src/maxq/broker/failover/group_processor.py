@@ -55,8 +55,9 @@ class BrokerGroupProcessor(RequestProcessor):
 
     def exchange_broker_ha_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle request 906. With an address, a master tells its slave where to copy from; without one, a slave asks
-        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign). A slave may ask
-        another slave in the same way, which answers with the name of its group."""
+        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign); or it asks the
+        master to stand back. A slave may ask another slave in the same way, which answers with the name of its
+        group."""
         told = ExchangeHAInfoHeader.decode(request.ext)
         if self._own.broker_id == MASTER_ID:
             if told.master_ha_address:  # a master copies from nobody, whatever it is told
@@ -66,12 +67,19 @@ class BrokerGroupProcessor(RequestProcessor):
             slave = HeaderFields(request.ext)
             if slave.opt_str(SlaveSign.BROKER_NAME) not in (None, self._own.broker_name):
                 return request.reply()  # a slave of another group, whose master once had this address
-            self._acting.hear_slave(slave.opt_int(SlaveSign.ID), slave.opt_str(SlaveSign.ADDRESS))
+            slave_id, address = slave.opt_int(SlaveSign.ID), slave.opt_str(SlaveSign.ADDRESS)
+            if slave.opt_bool(SlaveSign.STAND_BACK):
+                stands_back = self._acting.stand_back(slave_id, address)
+                return request.reply(ext={SlaveSign.STANDS_BACK: str(stands_back).lower()})
+            acts, stamp = slave.opt_bool(SlaveSign.ACTS), slave.opt_str(SlaveSign.STAMP)
+            self._acting.hear_slave(slave_id, address, acts=acts, stamp=stamp)
             info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
-            is_active = str(self._acting.is_active).lower()
-            return request.reply(
-                ext={**info.encode(), SlaveSign.IS_ACTIVE: is_active, SlaveSign.LOG_MARK: self._ha.log_mark()}
-            )
+            signs = {
+                SlaveSign.IS_ACTIVE: str(self._acting.is_active).lower(),
+                SlaveSign.LOG_MARK: self._ha.log_mark(),
+                SlaveSign.STAMP: self._acting.stamp(),
+            }
+            return request.reply(ext={**info.encode(), **signs})
         if told.master_ha_address:
             self._ha.update_master_ha_address(told.master_ha_address)
             if told.master_address:

@@ -7,10 +7,11 @@ it could not do. (Java repeats this without end, until the name server drops the
 
 Name servers say which slaves are alive. The slaves say it, too, because each asks its master every
 brokerHeartbeatInterval, even a master that it has lost (GroupApi.sign_of). So a master that reaches no name server uses
-the slaves that have asked since it began, once there are as many as totalReplicas says. Until then it waits, because a
-slave may be acting for it. (Java's master waits for a name server.) A name server that was just started, or that a
-slave does not reach, names fewer slaves; the missing ones get a few of these intervals to ask. A slave without a name
-server goes online after 10 s, and acts when a name server tells it to.
+the slaves that have asked since it began, once there are as many as totalReplicas says and none of them says that it
+acts because a name server, which the slave reaches, says so. Until then it waits, because a slave may be acting for it.
+(Java's master waits for a name server.) A name server that was just started, or that a slave does not reach, names
+fewer slaves; the missing ones get a few of these intervals to ask. A slave without a name server goes online after
+10 s, and acts when a name server tells it to.
 
 A slave that is about to act asks the other slaves for the state from the times when they acted: it comes back and has a
 smaller id than the acting slave, or it replaces one that name servers do not hear. The other slave stops acting when it
@@ -29,6 +30,7 @@ from typing import Final, NamedTuple, Protocol
 from maxq.broker.bundles import Environment
 from maxq.broker.failover.group_api import GroupApi
 from maxq.broker.failover.master_link import MasterLink
+from maxq.broker.failover.role_lease import patience_ms
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingError
 from maxq.protocol.body.route import MASTER_ID
@@ -40,15 +42,14 @@ log = logging.getLogger(__name__)
 #: Longest wait in ms for the answer of each member of the group, and of a slave for the name servers.
 GIVE_UP_MS: Final = 10_000
 RETRY_MS: Final = 1_000
-#: A living slave asks its master, and registers at a name server that lost it, within this many of its intervals.
-SIGNS_TO_REGISTER: Final = 3
 
 
 class MetadataRestorer(Protocol):
     """The part of SlaveToMasterSync that PreOnline uses."""
 
-    async def take_back(self, address: str, return_id: str) -> None:
+    async def take_back(self, address: str, return_id: str) -> bool:
         """Take back the tables that the slave at `address` kept for this master. `return_id` names the master's return.
+        Returns whether the slave may have acted.
 
         Raises:
             MaxQError: it does not give it.
@@ -81,7 +82,12 @@ class MinBroker(NamedTuple):
 
 
 class PreOnline:
-    """Does what one broker of an acting-master group must do before it registers with the name servers."""
+    """Does what one broker of an acting-master group must do before it registers with the name servers.
+
+    Attributes:
+        all_asked: when it has run, or taken over: no slave is left out that may act.
+        none_acted: of a master, when it has run: all slaves have said that they did not act.
+    """
 
     def __init__(
         self,
@@ -99,19 +105,26 @@ class PreOnline:
         self._clock = env.clock
         # slaves that have asked this broker while it looks for others; None: it is not looking
         self._heard: dict[int, str] | None = None
+        # ids of the slaves that said with their last question that they act
+        self._acting: set[int] = set()
+        self.all_asked = True
+        self.none_acted = False
         # slaves that do not know the request for a copy, which is logged once for each
         self._not_copied_from: set[str] = set()
         self._settings = env.settings
         self._compatible = env.settings.broker.compatible_with_old_name_srv
 
-    def hear_slave(self, broker_id: int, address: str) -> None:
-        """Note that a slave of this master lives: it has asked."""
+    def hear_slave(self, broker_id: int, address: str, *, acts: bool = False) -> None:
+        """Note that a slave of this master lives: it has asked; and whether it says that it acts."""
         if self._heard is not None:
             self._heard[broker_id] = address
+            self._acting.discard(broker_id)
+            self._acting |= {broker_id} if acts else set()
 
     async def run(self) -> MinBroker:
         """Run the preparation; returns when this broker may go online."""
-        self._heard = {}
+        self._heard, self.all_asked = {}, True
+        self._acting.clear()
         try:
             others = await self._others(self._heard)
         finally:
@@ -121,8 +134,8 @@ class PreOnline:
                 await self._meet_slave(broker_id, others[broker_id])
             # After all waits: a slave that was asked promises nothing for a while. So the one that acts comes last.
             return_id = str(self._clock.wall_ms())
-            for broker_id in sorted(others, reverse=True):
-                await self._take_back(broker_id, others[broker_id], return_id)
+            idle = [await self._take_back(i, others[i], return_id) is False for i in sorted(others, reverse=True)]
+            self.none_acted = all(idle) and len(idle) >= self._settings.store.total_replicas - 1
             return MinBroker(MASTER_ID, self._own.address)
         if MASTER_ID in others:
             await self._meet_master(others[MASTER_ID])
@@ -137,7 +150,8 @@ class PreOnline:
         server answers: to a master those alone, once they are all; to a slave none after GIVE_UP_MS."""
         began_ms = self._clock.monotonic_ms()
         deadline, has_told = began_ms + GIVE_UP_MS, False
-        all_ask_until = began_ms + SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
+        answered_ms: int | None = None  # when a name server first did
+        named: dict[int, str] = {}  # by one of all answers: who is named no more may act for a moment
         name, slaves = self._own.broker_name, self._settings.store.total_replicas - 1
         while True:
             wait_ms = RETRY_MS
@@ -145,7 +159,7 @@ class PreOnline:
                 members = await self._api.member_group(compatible=self._compatible)
             except MaxQError as error:
                 is_slave = self._own.broker_id != MASTER_ID
-                if not is_slave and heard and len(heard) >= slaves:
+                if not is_slave and heard and len(heard) >= slaves and not self._acting:
                     log.warning("no name server lists the members of group %s (%s): asking its slaves", name, error)
                     return dict(heard)
                 is_late = self._clock.monotonic_ms() >= deadline
@@ -162,8 +176,11 @@ class PreOnline:
                 others = {i: addr for i, addr in members.items() if i != self._own.broker_id}
                 if self._own.broker_id != MASTER_ID:
                     return others
-                others = {**heard, **others}
-                left_ms = all_ask_until - self._clock.monotonic_ms()
+                named |= others
+                others = {**heard, **named}
+                now_ms = self._clock.monotonic_ms()
+                answered_ms = now_ms if answered_ms is None else answered_ms
+                left_ms = answered_ms + patience_ms(self._settings) - now_ms
                 if len(others) >= slaves or left_ms <= 0:
                     return others
                 wait_ms = min(wait_ms, left_ms)
@@ -177,9 +194,10 @@ class PreOnline:
             log.warning("slave %d at %s does not copy from this master: going on without it (it had %d ms at most)",
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
 
-    async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:
+    async def _take_back(self, broker_id: int, address: str, return_id: str) -> bool | None:
         """Take the tables back from one slave after the other: each slave's offsets are merged with those of the
-        earlier ones. A slave that is not sure of its role, or whose answer does not arrive, is asked again."""
+        earlier ones. A slave that is not sure of its role, or whose answer does not arrive, is asked again. Returns
+        whether the slave may have acted; None if it could not be asked."""
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:
             try:
@@ -188,6 +206,7 @@ class PreOnline:
                 if not _may_answer_later(error) or self._clock.monotonic_ms() + RETRY_MS >= deadline:
                     log.warning("offsets that slave %d at %s may have kept were not taken back: %s",
                                 broker_id, address, error)  # fmt: skip
+                    self.all_asked &= not _may_answer_later(error)
                     return None
             await asyncio.sleep(RETRY_MS / 1000)
 
@@ -217,6 +236,7 @@ class PreOnline:
         Returns:
             Whether this slave may act; else it tries again later.
         """
+        self.all_asked = True
         for broker_id in sorted(slaves, reverse=True):
             try:
                 async with asyncio.timeout(GIVE_UP_MS / 1000):
@@ -229,6 +249,7 @@ class PreOnline:
                     return False
                 log.warning("offsets and pop records of slave %d at %s were not taken over: %s",
                             broker_id, slaves[broker_id], error)  # fmt: skip
+                self.all_asked &= not (isinstance(error, TimeoutError) or _may_answer_later(error))
             if not may_act():
                 self._metadata.take_pops()
                 return False

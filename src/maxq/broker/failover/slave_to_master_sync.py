@@ -108,21 +108,21 @@ class SlaveToMasterSync:
         self._copied = {}
         self._copied_offsets = "", 0, {}
 
-    async def take_back(self, address: str, return_id: str) -> None:
+    async def take_back(self, address: str, return_id: str) -> bool:
         """Take back everything that the slave at `address` has. `return_id` names this return of the master: a repeated
-        request has the same one.
+        request has the same one. Returns whether the slave may have acted for this master.
 
         Raises:
             MaxQError: it did not answer, or not as it should.
             OSError: the disk refuses.
         """
-        await self._take_pops(
-            address, return_id
-        )  # before the offsets: from here on the slave moves none of them by itself
-        await self._take_consumer_offsets(address, self._version_before(return_id))
+        # Pops are before the offsets: from here on the slave moves none of them by itself.
+        has_popped = await self._take_pops(address, return_id)
+        has_acted = await self._take_consumer_offsets(address, self._version_before(return_id))
         await self._take_delay_offsets(address)
         if self._timer_wheel():
             await self._take_timer_checkpoint(address)
+        return has_popped or has_acted
 
     async def take_over(self, address: str) -> None:
         """Take over, on a slave that is about to act, what the slave at `address` kept while it acted. That one ends to
@@ -186,17 +186,19 @@ class SlaveToMasterSync:
             self._return = return_id, self._offsets.data_version
         return self._return[1]
 
-    async def _take_consumer_offsets(self, address: str, ours: DataVersion) -> None:
+    async def _take_consumer_offsets(self, address: str, ours: DataVersion) -> bool:
+        """Take what the slave has of consumer offsets. Returns whether it says that it has acted."""
         page, following = await self._api.consumer_offsets(address)
         version = _version_of(page)
         if is_newer(ours, version):
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
                      address, version, ours)  # fmt: skip
-            return
+            return tells_of_acting(page)
         moved = await self._merge_offsets(address, page, following)
         self._offsets.not_beyond(self._queue_end)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
+        return tells_of_acting(page)
 
     async def _merge_offsets(
         self,
@@ -231,7 +233,8 @@ class SlaveToMasterSync:
             self._offsets.note_unheard(page, unheard, self._queue_end)
         return moved
 
-    async def _take_pops(self, address: str, return_id: str) -> None:
+    async def _take_pops(self, address: str, return_id: str) -> bool:
+        """Take what the slave knows of messages given to consumers: it does if it has acted. RocketMQ's do not say."""
         try:
             told, mark = await self._api.hand_back_pops(address, return_id, self._own.address, self._ha.log_mark())
             self._check_log(address, mark)
@@ -240,6 +243,8 @@ class SlaveToMasterSync:
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # a Java broker does not know the request
                 raise
+            return True
+        return bool(told)
 
     def _check_log(self, address: str, mark: str) -> None:
         if self._ha.has_other_log(mark):

@@ -11,7 +11,7 @@ How sure a broker is (`doubt`):
 | broker | is sure while |
 |---|---|
 | DLedger leader | a majority answered its heart-beats so recently that nobody else can have been elected (its lease) |
-| member of an acting-master group | it did not stand still for so long that its name servers may have given it up |
+| member of an acting-master group | it has looked at its group and was told that it is active lately (RoleLease) |
 | master or slave of another group | always: only an operator replaces it |
 
 A slave that acts as master hands its promises to the master that comes back (pop/hand_back.py). Later promises would be
@@ -210,7 +210,8 @@ class Authority:
         is_active: is this broker its group's active one, as far as it knows?
         doubt: why one that does cannot be sure of it; None: it is.
         gives_way: why one that acts as master leaves promises to the master that comes back, or that master to the one
-            that acts; None: it does not.
+            that acts, or either of them to one that may act; None: it does not. It tells others of the group what it
+            has all the same.
         keeps: is this a request that its processor keeps until somebody may promise it? It is not refused here.
         copied: returns when slaves have the tables of topics and groups, as far as they are waited for; False: they
             have not in time.

@@ -79,3 +79,7 @@ class SlaveSign:
     ADDRESS = "maxqSlaveAddress"
     IS_ACTIVE = "maxqIsActive"  # in the answer
     LOG_MARK = "maxqLogMark"  # mark of the sender's log (replication/ha/log_mark.py)
+    STAMP = "maxqStamp"  # in the answer, and returned by a one-way request (failover/role_lease.py)
+    ACTS = "maxqActs"  # "true" from a slave that acts, or is about to, because a name server said so lately
+    STAND_BACK = "maxqStandBack"  # "true": the master is to leave the group to the slave that asks
+    STANDS_BACK = "maxqStandsBack"  # in the answer to STAND_BACK: whether the master does so

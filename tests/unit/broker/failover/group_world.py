@@ -70,7 +70,8 @@ class FakeSync:
 class FakeGroupApi:
     """Name servers and the other brokers. An address in `silent` does not answer, one in `hanging` takes all the time
     there is for that; `signs` are those that masters give, GONE if none is named. `members` None: no name server. A
-    master that is asked sets `was_asked`, and answers while `answers` is set."""
+    master that is asked sets `was_asked`, and answers while `answers` is set. One that is asked to stand back is in
+    `stood_back`, and answers `stands_back`."""
 
     members: dict[int, str] | None = field(default_factory=dict)
     ha_info: ExchangeHAInfoHeader = field(
@@ -84,6 +85,8 @@ class FakeGroupApi:
     heartbeats: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     fetches: int = 0
+    stands_back: Sign = Sign.GONE
+    stood_back: list[str] = field(default_factory=list)
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     was_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -110,10 +113,14 @@ class FakeGroupApi:
         self._meet(master)
         return self.ha_info
 
-    async def sign_of(self, master: str) -> Sign:
+    async def sign_of(self, master: str, acts: Callable[[], bool], is_told: Callable[[], bool]) -> Sign:
         self.was_asked.set()
         await self.answers.wait()
         return self.signs.get(master, Sign.GONE)
+
+    async def ask_to_stand_back(self, master: str) -> Sign:
+        self.stood_back.append(master)
+        return self.stands_back
 
     async def sign_of_slave(self, slave: str) -> Sign:
         return self.signs.get(slave, Sign.GONE)
@@ -138,6 +145,7 @@ class FakeMetadata:
     taken: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     dropped: int = 0
+    has_acted: bool = True
     forgotten: int = 0
     on_take: Callable[[], Awaitable[None]] | None = None
     copying: Callable[[], Awaitable[None]] | None = None  # what a copy does before it fails, or is made
@@ -145,11 +153,12 @@ class FakeMetadata:
     returns: list[str] = field(default_factory=list)
     failure: MaxQError | OSError | None = None
 
-    async def take_back(self, address: str, return_id: str) -> None:
+    async def take_back(self, address: str, return_id: str) -> bool:
         self.returns.append(return_id)
         if self.failure is not None:
             raise self.failure
         self.taken.append(address)
+        return self.has_acted
 
     async def take_over(self, address: str) -> None:
         if self.on_take is not None:

@@ -292,6 +292,55 @@ async def test_a_master_that_stands_still_or_is_cut_off_is_not_taken_for_gone_be
         assert member.services.is_running is acts
 
 
+async def test_a_master_that_answers_is_asked_to_stand_back_before_a_slave_acts_and_may_refuse() -> None:
+    clock = SimClock()
+    member = Member(1, clock, brokerNotActiveTimeoutMillis=10_000)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER], member.api.stands_back = Sign.LIVES, Sign.LIVES
+    for ms in (0, 9_900, 200, 60_000):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert not member.services.is_running
+        assert bool(member.api.stood_back) is (ms in (200, 60_000))
+    member.api.stands_back = Sign.GONE
+    await member.see(1)
+    assert member.services.is_running
+
+
+async def test_a_slave_that_is_not_to_act_itself_asks_no_master_to_stand_back() -> None:
+    clock = SimClock()
+    member = Member(2, clock, brokerNotActiveTimeoutMillis=10_000)
+    await member.acting.go_online()
+    await member.see(0, 1, 2)
+    member.api.signs |= {MASTER: Sign.LIVES, SLAVE_1: Sign.GONE}
+    for _ in range(2):
+        await member.see(1, 2)
+        clock.advance_ms(10_000)
+    assert (member.acting.min_broker_id, member.api.stood_back) == (1, [])
+    await member.see(2)
+    assert not member.services.is_running, "its master goes on, though slave 1 was to act for it"
+    clock.advance_ms(10_000)
+    await member.see(2)
+    assert (member.services.is_running, member.api.stood_back) == (True, [MASTER])
+
+
+async def test_a_slave_that_acts_is_sure_of_it_while_a_name_server_says_so() -> None:
+    clock = SimClock()
+    member = Member(1, clock, totalReplicas=2, skipPreOnline="true", brokerNotActiveTimeoutMillis=60_000)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    await member.see(1)
+    for answer, is_sure in (({1: SLAVE_1}, True), ({}, False), ({1: SLAVE_1}, True), (None, False)):
+        clock.advance_ms(2_500)
+        member.api.members = answer
+        await member.acting.sync_member_group()
+        assert (member.acting.doubt() is None) is is_sure
+        assert member.services.is_running
+    member.name_servers = []
+    assert member.acting.doubt() is None, "nobody could be told to act in its place"
+
+
 async def test_a_master_that_was_cut_off_for_long_has_time_to_register_at_a_name_server_that_lost_it() -> None:
     clock = SimClock()
     member = Member(1, clock, brokerNotActiveTimeoutMillis=10_000, brokerHeartbeatInterval=1_000)

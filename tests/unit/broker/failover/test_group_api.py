@@ -215,6 +215,34 @@ async def test_who_asks_a_master_for_a_sign_of_life_says_that_he_lives_himself()
     assert request.ext == {"maxqBrokerName": "broker-a", "maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
 
 
+@pytest.mark.parametrize("acts", [False, True])
+async def test_a_slave_returns_the_stamp_of_a_master_unless_it_acts(acts: bool) -> None:
+    answer = answer_of_master(is_active="true")
+    answer.ext["maxqStamp"] = "7.8"
+    client = Client(answer)
+    await group_api(client).sign_of(MASTER, lambda: acts)
+    (_, question), *returned = client.sent
+    assert question.ext.get("maxqActs") == ("true" if acts else None)
+    assert [request.ext["maxqStamp"] for _, request in returned] == ([] if acts else ["7.8"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "sign"),
+    [
+        (RemotingCommand(0, {"maxqStandsBack": "true"}), Sign.GONE),
+        (RemotingCommand(0, {"maxqStandsBack": "false"}), Sign.LIVES),
+        (RemotingCommand(0, ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER).encode()), Sign.GONE),  # RocketMQ's
+        (RemotingCommand(ResponseCode.SERVICE_NOT_AVAILABLE, remark="this master ends"), Sign.GONE),
+        (RemotingCommand(ResponseCode.SYSTEM_BUSY), Sign.LIVES),
+    ],
+)
+async def test_a_master_that_is_asked_to_stand_back(answer: RemotingCommand, sign: Sign) -> None:
+    client = Client(answer)
+    assert await group_api(client).ask_to_stand_back(MASTER) is sign
+    ((_, request),) = client.sent
+    assert request.ext["maxqStandBack"] == "true"
+
+
 class Port:
     """A port of this machine, and what becomes of who connects: `"refused"`, `"silent"`, or `"cut"` each time."""
 

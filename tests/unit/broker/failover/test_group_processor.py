@@ -56,6 +56,57 @@ async def test_a_master_that_stood_still_does_not_say_that_it_is_active() -> Non
         assert answer.ext["maxqIsActive"] == is_active
 
 
+FROM_SLAVE = {"maxqBrokerName": "broker-a", "maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
+
+
+async def stands_back(master: Member) -> str:
+    answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, {**FROM_SLAVE, "maxqStandBack": "true"})
+    return answer.ext["maxqStandsBack"]
+
+
+async def test_a_master_stands_back_if_no_name_server_knows_it_and_comes_back_when_one_does() -> None:
+    clock = SimClock()
+    master = Member(0, clock, totalReplicas=2, skipPreOnline="true")
+    await master.acting.go_online()
+    await master.see(0, 1)
+    assert (await stands_back(master), master.acting.doubt()) == ("false", None)
+    clock.advance_ms(2_500)
+    await master.see(1)
+    assert await stands_back(master) == "true"
+    assert (master.switch.log[-1], master.acting.doubt() is None) == ("stop", False)
+    await master.acting.look()
+    assert (master.switch.log[-1], master.acting.doubt()) == ("start", None)
+
+
+async def test_a_master_is_sure_of_its_role_while_all_its_slaves_return_its_stamps() -> None:
+    clock = SimClock()
+    master = Member(0, clock, totalReplicas=2, skipPreOnline="true", brokerNotActiveTimeoutMillis=60_000)
+    await master.acting.go_online()
+    for _ in range(10):
+        stamp = (await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, FROM_SLAVE)).ext["maxqStamp"]
+        clock.advance_ms(1_000)
+        assert master.acting.doubt() is None
+        await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, {**FROM_SLAVE, "maxqStamp": stamp})
+    for useless in (stamp, "1" + stamp, "9" * 30, "1.x", "."):
+        clock.advance_ms(1_000)
+        await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, {**FROM_SLAVE, "maxqStamp": useless})
+    assert master.acting.doubt() is not None
+
+
+async def test_a_master_that_was_cut_off_keeps_its_services_if_no_slave_has_acted() -> None:
+    for has_acted, log in ((False, ["stop", "start"]), (True, ["stop", "start", "stop", "start"])):
+        clock = SimClock()
+        master = Member(0, clock, totalReplicas=2, brokerNotActiveTimeoutMillis=60_000)
+        master.api.members, master.ha.copying = {0: MASTER, 1: SLAVE_1}, {"10.0.0.2"}
+        master.metadata.has_acted = has_acted
+        await master.acting.go_online()
+        clock.advance_ms(10_000)
+        await master.see(0, 1)
+        assert "asks first" in (master.acting.doubt() or "")
+        await master.acting.look()
+        assert (master.switch.log, master.acting.doubt()) == (log, None)
+
+
 async def test_a_master_that_prepares_notes_which_slaves_ask_it() -> None:
     master = Member(0, None, totalReplicas=2)
     master.api.members = None
