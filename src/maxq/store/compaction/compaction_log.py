@@ -97,13 +97,16 @@ class CompactionLog:
 
     # --- loading ---
 
-    def load(self, *, clean_exit: bool) -> None:
+    def load(self, *, clean_exit: bool, log_has_from: int) -> None:
         """Finish a replacement of segments that the last process began, and map the segments of the compacted topic.
         Blocks.
 
         Args:
             clean_exit: the last process ended in good order, so everything was flushed. Otherwise the segments that
                 were not compacted yet are checked record by record.
+            log_has_from: message offset from which on the log has the messages. Copies below it are not checked: they
+                were durable before the log lost their messages, and if one was found damaged, those behind it could not
+                be copied again.
 
         Raises:
             StoreRefusedError: a file has another size than the settings say.
@@ -121,9 +124,9 @@ class CompactionLog:
         found: list[Segment] = []
         for base in bases:
             segment = self._existing(base)
-            segment.load(verify=False)
+            segment.load()
             if is_whole and not clean_exit and (segment.last_offset > self.position or not segment.count):
-                is_whole = self._verify(segment) and (base == bases[-1] or segment.is_ended)
+                is_whole = self._verify(segment, log_has_from) and (base == bases[-1] or segment.is_ended)
             elif not is_whole:  # what was cut before comes again, and then the messages of this segment, too
                 segment.cut(0)
             found.append(segment)
@@ -138,9 +141,9 @@ class CompactionLog:
                 "with, or restore the file from a copy"
             ) from None
 
-    def _verify(self, segment: Segment) -> bool:
+    def _verify(self, segment: Segment, log_has_from: int) -> bool:
         before = segment.count
-        segment.load(verify=True)
+        segment.load(verify_from=log_has_from)
         self._unflushed.add(segment)
         if segment.count < before:
             log.warning(
@@ -470,7 +473,7 @@ class CompactionLog:
         replacing.replacement.finish(disk)
         fresh = [self._segment(base) for base, _, _ in replacing.replacement.new]
         for segment in fresh:
-            segment.load(verify=False)
+            segment.load()
         return fresh
 
     def take_over(self, fresh: list[Segment]) -> int:

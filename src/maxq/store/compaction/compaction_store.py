@@ -128,7 +128,9 @@ class CompactionStore:
 
     def _loaded(self, folders: QueueFolders) -> CompactionLog:
         found = CompactionLog(self._context, folders, self._positions.get(folders.name, -1))
-        found.load(clean_exit=self._clean_exit)
+        queue = self._queues.find(folders.topic, folders.queue_id)
+        log_has_from = 0 if queue is None else queue.min_offset(self._commit_log.min_offset)
+        found.load(clean_exit=self._clean_exit, log_has_from=log_has_from)
         return found
 
     def _is_of_deleted_topic(self, folders: QueueFolders) -> bool:

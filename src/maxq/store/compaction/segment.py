@@ -72,12 +72,13 @@ class Segment:
         self.wrote = 0
         self.count = 0
 
-    def load(self, *, verify: bool) -> None:
+    def load(self, *, verify_from: int | None = None) -> None:
         """Find the existing units.
 
         Args:
-            verify: compare each with its record and the record with its CRC; the first that does not fit, and all
-                behind it, are forgotten. The remaining bytes are durable when `flush` has written them again.
+            verify_from: message offset: compare each unit from there on with its record and the record with its CRC;
+                the first that does not fit, and all behind it, are forgotten. The remaining bytes are durable when
+                `flush` has written them again. None: believe all units.
         """
         view = self._units.view
         self.count = self.wrote = 0
@@ -85,16 +86,17 @@ class Segment:
             physical, size, _, _, offset, batch, _, _ = _UNIT.unpack_from(view, self.count * UNIT_SIZE)
             if physical < 0 or size <= 0 or offset < 0 or batch <= 0 or physical - self.base != self.wrote:
                 break
-            if self.wrote + size > self._log_size or (verify and not self._is_whole(self.wrote, size, offset)):
+            is_verified = verify_from is not None and offset >= verify_from
+            if self.wrote + size > self._log_size or (is_verified and not self._is_whole(self.wrote, size, offset)):
                 break
             self.count += 1
             self.wrote += size
         self._allocated = self.wrote
-        self._is_suspect = verify
-        if not verify:
+        self._is_suspect = verify_from is not None
+        if not self._is_suspect:
             self._durable = (self.wrote, self.count)
         place = self.count * UNIT_SIZE
-        if verify and bytes(view[place : place + UNIT_SIZE]) not in (_END_UNIT, bytes(UNIT_SIZE)):
+        if self._is_suspect and bytes(view[place : place + UNIT_SIZE]) not in (_END_UNIT, bytes(UNIT_SIZE)):
             clear(self._units, place, len(view))
 
     @property

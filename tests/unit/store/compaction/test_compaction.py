@@ -713,6 +713,28 @@ def damage_copy(store: MessageStore, number: int, body: bytes) -> None:
     segment._log.write(unit.position + bytes(record).find(body), memoryview(b"XXXX"))
 
 
+async def test_a_damaged_copy_costs_no_other_one_after_a_kill_when_the_log_has_none_of_them_any_more(
+    tmp_path: Path,
+) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock, delete_commit_log_files_interval=0)
+    for key in ("A", "B", "C"):
+        put(store, key, key.encode() * 20)
+    await store.compaction._round()
+    await expire_all(store, clock)
+    assert store.min_physical_offset > 0
+    put(store, "D", b"D" * 20)
+    assert [row[1] for row in kept(store)] == ["A", "B", "C", "D"]
+    await store.flush()
+    await store.compaction._round()
+    damage_copy(store, 1, b"BBBB")
+    crash(store)
+    store = compacting(tmp_path, clock)
+    result = store.get_message("g", "T", 0, 0, 32, None)
+    assert [record.keys for buffer in result.buffers for record in decode_records(buffer)] == ["A", "B", "C", "D"]
+    store.close()
+
+
 @pytest.mark.parametrize("reason", ["damaged", "came back"])
 async def test_copies_that_are_taken_again_are_compacted_also_after_a_restart(tmp_path: Path, reason: str) -> None:
     """They are behind the position of the last compaction then. A message that deletes its key would leave the older
