@@ -99,7 +99,11 @@ class TwoPhaseProcessor(RequestProcessor):
         """Handle request 30071: the state of an application."""
         found = await self._service.application(HeaderFields(request.ext).required_str("application"))
         ext = {} if found.batch is None else {"batch": str(found.batch)}
-        return request.reply(ext=ext | ({"coordinator": found.coordinator} if found.coordinator else {}))
+        if found.coordinator:
+            ext["coordinator"] = found.coordinator
+        if found.delivery is not None:
+            ext["delivered"] = str(found.delivery.batch)
+        return request.reply(ext=ext)
 
     async def claim(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Note which broker decides on the batches of an application, unless one is noted: answer request 30074."""

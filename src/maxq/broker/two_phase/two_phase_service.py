@@ -167,7 +167,8 @@ class TwoPhaseService:
 
         Raises:
             RequestRefusedError: this broker stores nothing now, or `check` refuses; the progress is recorded, so the
-                request can be repeated. Or an entry that may be of this delivery is damaged.
+                request can be repeated. Or an entry that may be of this delivery is damaged, or this broker delivers
+                other requests as this batch.
         """
 
         async def work() -> Delivered:
@@ -181,6 +182,14 @@ class TwoPhaseService:
                 self._append(entry)
                 known = self._ledger.applications[name].delivery
             assert known is not None, "there is one now"
+            if known.batch == batch and known.runs != read_runs(runs):
+                raise RequestRefusedError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"this broker has {'delivered' if known.done else 'begun to deliver'} other rows as batch {batch} "
+                    f"of application {name}: the coordinator has lost that decision, as it may with asynchronous "
+                    "replication, and has decided again. Look for the batch's rows in the topic, and go on with "
+                    "another applicationId",
+                )
             if known.batch > batch or known.done:
                 await self._be_safe(self._store.appended_offset)
                 return Delivered(True, known.lost if known.batch == batch else 0, before=True)

@@ -284,6 +284,7 @@ def find_coordinator(
         remedy = "the application's coordinator: start it, or name another with the option coordinator if it is gone"
         known = _known(brokers, brokers.names(staged | noted, remedy), name)
         found = _decided(known)
+    _refuse_if_gone(known, found, name)
     if found is not None:
         if name.comes_again and name.batch_id == 0:  # a broker that knows no earlier batch refuses later ones
             for broker in sorted(broker for broker, ext in known.items() if "coordinator" not in ext):
@@ -308,7 +309,8 @@ def find_coordinator(
 
 
 def _known(brokers: Brokers, names: Sequence[str], name: BatchName) -> dict[str, dict[str, str]]:
-    """Ask each MaxQ broker for its state of the application: `batch` and `coordinator`."""
+    """Ask each MaxQ broker for its state of the application: `batch`, which it has decided on, `delivered`, of which
+    it has delivered a part or begun to, and `coordinator`."""
     known: dict[str, dict[str, str]] = {}
     for broker in names:
         answer = brokers.ask(broker, RequestCode.MAXQ_STAGED_DECISION, {"application": name.application})
@@ -325,6 +327,25 @@ def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
     batches = {broker: int(ext["batch"]) for broker, ext in known.items() if "batch" in ext}
     last = max(batches, key=lambda broker: batches[broker], default=None)
     return None if last is None else Coordinator(last, batches[last])
+
+
+def _refuse_if_gone(known: Mapping[str, Mapping[str, str]], found: Coordinator | None, name: BatchName) -> None:
+    """Refuse a batch of which a part was delivered, and whose decision is gone: with another decision, rows of both
+    would be in the topics.
+
+    Raises:
+        PipelineError: that is so; names the broker that delivered.
+    """
+    last = -1 if found is None or found.last_batch is None else found.last_batch
+    delivered = {broker: int(ext["delivered"]) for broker, ext in known.items() if "delivered" in ext}
+    broker = max(delivered, key=lambda broker: delivered[broker], default="")
+    if broker and delivered[broker] > last and delivered[broker] >= name.batch_id:
+        raise PipelineError(
+            f"broker {broker} has delivered a part of batch {delivered[broker]} of application {name.application}, "
+            "and no broker has the decision about that batch: its coordinator has lost it, as it may with asynchronous "
+            "replication, or is another one than before. Nothing of this run was written. Look for the batch's rows in "
+            "the topic, and go on with another applicationId"
+        )
 
 
 def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> str:

@@ -77,6 +77,23 @@ async def test_messages_are_in_their_queue_after_the_delivery(
         assert store.max_offset("T", 0) == 2
 
 
+async def test_another_decision_of_a_batch_that_was_delivered_is_refused(
+    server: StandaloneServer, service: TwoPhaseService
+) -> None:
+    """The coordinator has lost the first one."""
+    first, second = [await stage(server, batch_of(body), 1) for body in (b"a", b"b")]
+    runs, others = ([["x", 0, int(staged.ext["queueOffset"]), 1]] for staged in (first, second))
+    assert (await service.deliver("app", 0, runs)).done
+    for _ in range(2):
+        with pytest.raises(RequestRefusedError, match="has delivered other rows as batch 0 of application app"):
+            await service.deliver("app", 0, others)
+        service.start()
+    told = await ask(server, RequestCode.MAXQ_STAGED_DECISION, {"application": "app"})
+    assert told.ext == {"delivered": "0"}
+    assert server._broker is not None and server._broker.store.max_offset("T", 0) == 1
+    assert (await service.deliver("app", 1, others)).done
+
+
 async def test_what_lies_at_the_place_of_another_attempt_is_lost_not_delivered(
     server: StandaloneServer, service: TwoPhaseService
 ) -> None:

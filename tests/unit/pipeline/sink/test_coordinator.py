@@ -102,6 +102,21 @@ def test_of_several_that_decided_the_last_counts() -> None:
     assert cluster.find(BatchName("app", 10)) == Coordinator("b", 9)
 
 
+@pytest.mark.parametrize("decided", [None, "3"])
+def test_a_batch_of_which_a_part_was_delivered_is_not_decided_again_when_its_decision_is_gone(
+    decided: str | None,
+) -> None:
+    cluster = Cluster("a", "b")
+    cluster.ledgers = {"a": {"coordinator": "a"}, "b": {"coordinator": "a", "delivered": "4"}}
+    if decided is not None:
+        cluster.ledgers["a"]["batch"] = decided
+        assert cluster.find(BatchName("app", 5)) == Coordinator("a", 3)
+    with pytest.raises(PipelineError, match="broker b has delivered a part of batch 4 of application app"):
+        cluster.find(BatchName("app", 4))
+    cluster.ledgers["a"]["batch"] = "4"
+    assert cluster.find(BatchName("app", 4)) == Coordinator("a", 4)
+
+
 def test_two_runs_that_began_at_once_with_different_coordinators_are_refused() -> None:
     cluster = Cluster("a", "b")
     cluster.ledgers = {"a": {}, "b": {}}
