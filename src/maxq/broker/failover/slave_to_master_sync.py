@@ -280,7 +280,9 @@ class SlaveToMasterSync:
             raise
         own = await run_blocking(self._files.timer_checkpoint) or TimerCheckpoint()
         if theirs.log_end:
-            if theirs.last_read_time_ms <= own.last_read_time_ms or theirs.log_end > self._log_end():
+            # what another slave has said already counts before this broker's checkpoint has it
+            known_ms = await run_blocking(self._files.timer_read_time_ms)
+            if theirs.last_read_time_ms <= known_ms or theirs.log_end > self._log_end():
                 return
         elif is_newer(own.data_version, theirs.data_version):
             return

@@ -34,6 +34,11 @@ class RunningTimer(Protocol):
         """Return the timer's checkpoint as of now, for slaves that ask for it."""
         ...
 
+    def known_read_time_ms(self) -> int:
+        """Return up to which wall time, ms, the timer knows that all is delivered, here or by the broker that delivers;
+        the durable checkpoint may not say it yet."""
+        ...
+
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
         """Adopt the checkpoint of the group's delivering broker. Returns False if nothing changed."""
         ...
@@ -96,6 +101,13 @@ class ReplicatedConfigFiles:
             return self._timer.checkpoint()
         data = self._read(TIMER_CHECK)
         return None if data is None or len(data) < SIZE else TimerCheckpoint.decode(data)
+
+    def timer_read_time_ms(self) -> int:
+        """Return up to which wall time, ms, all timer messages are delivered as far as this broker knows; 0 if it knows
+        nothing."""
+        if self._timer is not None:
+            return self._timer.known_read_time_ms()
+        return (self.timer_checkpoint() or TimerCheckpoint()).last_read_time_ms
 
     def write_delay_offsets(self, text: bytes) -> bool:
         """Write the master's answer unchanged. Returns False if the file has this content already. Raises OSError if

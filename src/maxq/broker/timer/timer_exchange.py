@@ -22,11 +22,18 @@ class TimerExchange:
         self._store = store
         self._timer = timer
         self._checkpoint: TimerCheckpoint | None = None
+        self._told_read_time_ms: int | None = None  # of the checkpoint that was received last
         self._metrics: bytes | None = None
 
     def checkpoint(self) -> TimerCheckpoint:
         """Return the timer's checkpoint, as far as it is durable."""
         return self._timer.saved
+
+    def known_read_time_ms(self) -> int:
+        """Return up to which wall time, ms, another broker has delivered, as it said last; while this broker delivers,
+        and if no broker has said it since the start, up to which the durable checkpoint says it."""
+        told = self._told_read_time_ms
+        return self._timer.saved.last_read_time_ms if told is None else told
 
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
         """Adopt the checkpoint of the broker that has delivered until now. Returns False if it is known already."""
@@ -38,6 +45,7 @@ class TimerExchange:
         ):
             return False
         self._checkpoint = checkpoint
+        self._told_read_time_ms = checkpoint.last_read_time_ms
         return True
 
     def metrics(self) -> bytes:
@@ -56,7 +64,7 @@ class TimerExchange:
         checkpoint, text = self._checkpoint, self._metrics
         self._metrics = None
         if is_dequeuing:
-            self._checkpoint = None
+            self._checkpoint = self._told_read_time_ms = None
             return
         # otherwise, if the other broker were lost now, messages that this log does not have yet would never be
         # delivered

@@ -79,9 +79,16 @@ OWN = BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911)
 
 
 def reverse(
-    world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True, queue_end: int = 1_000
+    world: BrokerWorld,
+    slave: FakeSlave,
+    timer: "RunningTimer | None" = None,
+    *,
+    timer_wheel: bool = True,
+    queue_end: int = 1_000,
 ) -> SlaveToMasterSync:
     files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
+    if timer is not None:
+        files.set_timer(timer)
     return SlaveToMasterSync(
         cast(MasterApi, slave), OWN, world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END,
         queue_end=lambda topic, queue_id: queue_end, ha=slave.ha,
@@ -339,6 +346,41 @@ async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_cou
         assert table.physical_offset == LOG_END
     else:
         assert (table.offset_table, table.postponed) == ({1: 5, 2: 9}, {1: [2, 3]})
+
+
+class RunningTimer:
+    """A timer that was loaded and does not deliver yet: it is told of checkpoints, and has written none of them."""
+
+    def __init__(self, saved: TimerCheckpoint) -> None:
+        self.saved = saved
+        self.told: list[int] = []
+
+    def checkpoint(self) -> TimerCheckpoint:
+        return self.saved
+
+    def known_read_time_ms(self) -> int:
+        return self.told[-1] if self.told else self.saved.last_read_time_ms
+
+    def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
+        self.told.append(checkpoint.last_read_time_ms)
+        return True
+
+    def metrics(self) -> bytes:
+        return b""
+
+    def take_metrics(self, text: bytes) -> bool:
+        return False
+
+
+async def test_of_two_slaves_whose_timers_have_come_less_far_the_one_counts_that_has_come_further() -> None:
+    """The messages that the first one moved and did not deliver would count as delivered."""
+    world = BrokerWorld()
+    slave, timer = FakeSlave({}, 0), RunningTimer(TimerCheckpoint(50))
+    master = reverse(world, slave, timer)
+    for read_ms in (99, 70):
+        slave.timer = TimerCheckpoint(read_ms, 0, 0, 7, DataVersion(5, 0, 1), (), LOG_END)
+        await master.take_back(SLAVE_1, "1")
+    assert timer.told == [99]
 
 
 async def test_a_slave_without_a_timer_is_no_failure() -> None:

@@ -40,6 +40,25 @@ def test_a_slave_fills_its_wheel_as_far_as_its_master_and_delivers_only_when_it_
     in_virtual_time(story)
 
 
+def test_the_read_time_that_was_told_last_is_known_before_it_is_saved_and_until_this_broker_delivers() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open(dequeue=False)
+        exchange, saved = world.service.exchange, world.service.timer.saved.last_read_time_ms
+        assert exchange.known_read_time_ms() == saved
+        began = world.service.timer.floor(world.clock.wall_ms())
+        world.follows(0, began - 5_000)
+        assert exchange.known_read_time_ms() == began - 5_000
+        await world.sleep_ms(100)
+        world.follows(0, began - 9_000)  # a late message has come to its master
+        assert exchange.known_read_time_ms() == began - 9_000
+        world.promote()
+        await world.sleep_ms(2_000)
+        assert exchange.known_read_time_ms() == world.service.timer.saved.last_read_time_ms > began
+        await world.close()
+
+    in_virtual_time(story)
+
+
 def test_what_its_master_had_delivered_a_slave_does_not_deliver_again() -> None:
     async def story(world: TimerWorld) -> None:
         await world.open()
