@@ -146,6 +146,8 @@ def status(
     group, members = _group(context)
     rows, failures = asyncio.run(member_rows(group, members))
     show(Report(COLUMNS, rows), Style.JSON if as_json else Style.TEXT)
+    if failures:
+        sys.stdout.flush()  # errors come behind the table, and not at all when its reader has gone
     for member, reason in failures.items():
         print(f"maxq: {member}: {reason}", file=sys.stderr)
     if failures:
