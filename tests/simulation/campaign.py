@@ -13,7 +13,8 @@ group, a pair or one broker is asked for (promise_story.py), of groups in which 
 settings by the seed (acting_story.py), of what consumers and producers promise (client_story.py, send_story.py), of
 what a change of leader costs (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those
 of timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail; in those that
-end with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end. In those that end with
+end with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end. In those that begin with
+`ha-batches` topics may have queues of batches, of which slaves hear late. In those that end with
 `-settings` a start may have other settings than the one before (settings_story.py), also on disks that fail.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
@@ -39,7 +40,7 @@ from tests.simulation.dledger.dledger_cluster_story import DLedgerClusterStory, 
 from tests.simulation.dledger.failover_story import FailoverStory
 from tests.simulation.dledger.ledger_story import FaultyLedgerStory, LedgerSettingsStory, LedgerStory
 from tests.simulation.ha.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
-from tests.simulation.ha.ha_story import FaultyHaStory, HaSettingsStory, HaStory
+from tests.simulation.ha.ha_story import BatchHaStory, FaultyHaStory, HaSettingsStory, HaStory
 from tests.simulation.late_dispatch import late
 from tests.simulation.pop.pop_story import FaultyPopStory, PopStory
 from tests.simulation.pop.twin_story import TwinStory
@@ -82,7 +83,8 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "compaction-settings": CompactionSettingsStory, "transaction-settings": TransactionSettingsStory,
     "ha-settings": HaSettingsStory, "ledger-settings": LedgerSettingsStory, "delay-settings": DelaySettingsStory,
     "store-late": late(CrashStory), "ha-late": late(HaStory), "promise-pair-late": late(PairPromiseStory),
-    "dledger-cluster-late": late(DLedgerClusterStory), "send": SendStory,
+    "dledger-cluster-late": late(DLedgerClusterStory), "send": SendStory, "ha-batches": BatchHaStory,
+    "ha-batches-late": late(BatchHaStory),
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
     "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",

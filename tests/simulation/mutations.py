@@ -67,6 +67,7 @@ from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.index.index_file import IndexFile
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
+from maxq.store.log.tails_cy import TopicWriteState
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.recovery.log_recovery import LogRecovery
@@ -112,6 +113,14 @@ def _agrees(self: IndexFile, *, exactly: bool) -> bool:
 
 def _nothing(*_: object) -> None:
     return None
+
+
+def _only_say_batches(self: ConsumeQueueStore, state: TopicWriteState) -> None:
+    state.has_batch_queues = True
+
+
+def _no_topics(self: ConsumeQueueStore) -> list[str]:
+    return []
 
 
 _committed = CommitLogFlusher._committed
@@ -477,6 +486,15 @@ MUTATIONS: Final = {
     ),
     "of a failed sync outside its group commits the flusher does not hear": Mutation(
         "ha-faults", 1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)
+    ),
+    "the type of a topic's queues is looked at once": Mutation(
+        "ha-batches",
+        1,
+        (
+            (ConsumeQueueStore, "_take_kind", _nothing),
+            (ConsumeQueueStore, "_make_batches", _only_say_batches),
+            (ConsumeQueueStore, "mixed_topics", _no_topics),
+        ),
     ),
     "a part of what the master sent stays behind the log's end": Mutation(
         "ha-faults", 3, ((ReplicaAppender, "drop_pending", _keep_no_pending),)

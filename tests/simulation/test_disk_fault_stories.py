@@ -16,12 +16,14 @@ SEEDS: dict[str, tuple[tuple[int, ...], int, int | None]] = {
     "staged-faults": ((0,), 2, None), "pop-faults": ((1,), 2, 1), "ha-faults": ((0,), 3, None),
     "cluster-faults": ((), 2, 0), "dledger-cluster-faults": ((0,), 1, None), "full-tmpfs": ((0,), 4, None),
     "store-late": ((0,), 4, None), "ha-late": ((0,), 4, None), "promise-pair-late": ((0,), 1, None),
-    "dledger-cluster-late": ((), 1, 0),
+    "dledger-cluster-late": ((), 1, 0), "ha-batches-late": ((), 4, 1),
 }  # fmt: skip
 SHORT = [(kind, seed) for kind, (short, _, newest) in SEEDS.items() for seed in always(kind, short, newest)]
 LONG = [(kind, seed) for kind, (_, count, _) in SEEDS.items() for seed in always(kind, range(count))]
 #: Of which a story takes a second or more of a processor.
-LONG_KINDS = ("delay", "delay-settings", "store-faults", "ha-faults", "pop-faults", "transaction", "timer")
+LONG_KINDS = (
+    "delay", "delay-settings", "store-faults", "ha-faults", "ha-batches", "pop-faults", "transaction", "timer"
+)  # fmt: skip
 NOTICED = [name for name in short_form() if MUTATIONS[name].kind not in LONG_KINDS]
 
 

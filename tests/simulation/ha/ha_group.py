@@ -34,6 +34,7 @@ from typing import Any, Final
 from maxq.codes import ResponseCode
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError, StoreFailedError, StoreRefusedError
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.sim_file import SECTOR
 from maxq.testing.sim_machine import MachineDiedError
@@ -71,7 +72,7 @@ class HaGroup:
 
     def __init__(
         self, world: SimWorld, rng: SimRng, rule: Rule, marks: Counter[str], history: list[str], *,
-        fails: bool = False, other_settings: bool = False,
+        fails: bool = False, other_settings: bool = False, has_batches: bool = False,
     ) -> None:  # fmt: skip
         """`fails`: disks fail, too. `other_settings`: nodes come back with other settings at times."""
         self.world = world
@@ -104,6 +105,9 @@ class HaGroup:
         self._lost_logs: list[Image] = []  # of masters, as they were when the power went
         self._expired_end = 0  # below, masters have deleted their files
         self._other_settings = rng.fork("other settings") if other_settings else None
+        self._kinds = rng.fork("kinds of queues") if has_batches else None
+        if self._kinds is not None:
+            self.master.heard = {topic: self._kinds.chance(0.6) for topic in TOPICS}
 
     def _config(self, is_master: bool) -> MessageStoreConfig:
         return replace(self.rule.config, broker_role=self.rule.role if is_master else "SLAVE")
@@ -163,10 +167,34 @@ class HaGroup:
             again = any(low <= start and end <= high for low, high in known)  # its repair was cut short, or failed
             assert start >= kept_end or again, f"{node} filled {start} … {end}; it was sure up to {kept_end}"
         self._check_kept(node, before, kept_end)
+        if self._kinds is not None and node is self.master:
+            self._make_found_topics(node)
         self._see_who_joins(node)
         self._queue_ends = {key: end for key, end in self._queue_ends.items() if key[2] != node.name}
         if node is self.master and self.sending:
             self.start_senders()
+
+    def _make_found_topics(self, node: HaNode) -> None:
+        """A slave that became the master makes topics of which it has messages and has not heard, and a client makes
+        the others."""
+        assert node.store is not None and self._kinds is not None, "it is up"
+        for topic in TOPICS:
+            if topic not in node.heard:
+                is_found = any(node.store.max_offset(topic, queue_id) > 0 for queue_id in range(QUEUES))
+                has_batches = node.store.queues.topic_write_state(topic).has_batch_queues
+                self.marks["topic of which the new master had not heard"] += 1
+                node.hear(node.heard | {topic: has_batches if is_found else self._kinds.chance(0.6)})
+
+    async def spread_tables(self) -> None:
+        """Slaves hear of the master's topics, each in its own time."""
+        while self._kinds is not None:
+            await asyncio.sleep(self._kinds.choice((0.05, 0.5, 3.0, 10.0)) * self._kinds.uniform(0.5, 1.5))
+            node = self._kinds.choice(self.slaves)
+            if node.is_up and self.master.is_up and node.heard != self.master.heard:
+                self.marks["slave heard of another type of queues"] += 1
+                self.note(f"{node} hears of {self.master.heard}")
+                with node.watched():
+                    node.hear(self.master.heard)
 
     @staticmethod
     def _keep_durable(node: HaNode, before: Image, durable_end: int) -> None:
@@ -329,6 +357,9 @@ class HaGroup:
         self.ledger.messages.append(sent)
         self.note(f"{topic} is deleted at {result.physical_offset}")
         self.marks["topic deleted"] += 1
+        if self._kinds is not None:
+            node.hear(node.heard | {topic: self._kinds.chance(0.5)})
+            self.note(f"{topic} is made again: {node.heard}")
         await self._until_answered(node, sent, result.end_offset)
 
     async def _send_one(self, node: HaNode, rng: SimRng) -> None:
@@ -338,11 +369,14 @@ class HaGroup:
         body = rng.bytes(rng.choice((10, 10, 100, 400, 2500)))
         sent_ms = self.now_ms
         self._bodies.setdefault(_md5(body), None)
-        result = node.store.put_message(
-            MessageExtBrokerInner(
-                topic, queue_id, body, {"KEYS": f"k{self._number:06}"}, born_timestamp=node.machine.clock.wall_ms()
-            )
+        message = MessageExtBrokerInner(
+            topic, queue_id, body, {"KEYS": f"k{self._number:06}"}, born_timestamp=node.machine.clock.wall_ms()
         )
+        if self._kinds is not None and node.heard[topic] and self._kinds.chance(0.4):
+            message.sys_flag = MessageSysFlag.INNER_BATCH
+            message.properties["INNER_NUM"] = str(self._kinds.between(1, 4))
+            self.marks["inner batch sent"] += 1
+        result = node.store.put_message(message)
         if not result.ok:
             self.marks[f"refused: {result.status.name}"] += 1
             assert result.remark, f"a refusal without a word why: {result}"

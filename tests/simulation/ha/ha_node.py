@@ -74,6 +74,7 @@ class HaNode:
         failed: what this life's services have said to have failed.
         changed: ranges of the log in which a bit has changed in memory; nobody knows whether they are right again.
         fails_repairs: the next sync of its log fails once something was fetched again.
+        heard: the types of topics of which this node has heard, topic → is it of BatchCQ?; they outlive a process.
         disk_faults: what fails on its disk, in this life and in those that begin now; None: nothing.
     """
 
@@ -107,6 +108,7 @@ class HaNode:
         self.changed: list[tuple[int, int]] = []
         self.fails_repairs = False
         self.disk_faults: FaultMix | None = None
+        self.heard: dict[str, bool] = {}
         self.failed: list[str] = []
         self.power_lost_at_start = -1  # disk operations after which the power goes in the next start; -1: it stays
 
@@ -156,6 +158,7 @@ class HaNode:
         identity = StoreIdentity(broker_id=self.number - 1)
         store = MessageStore(self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30)
         store.set_service_failed(self._service_failed)
+        store.queues.is_batch_topic = lambda topic: self.heard.get(topic)
         report = store.load()
         self.filled = store.filled_ranges.ranges()
         store.start()
@@ -257,6 +260,14 @@ class HaNode:
         self.image, self.durable_end, self.filled, self.frozen_end = Image(), 0, [], None
         self.changed = []
         self.began_at = None
+        self.heard = {}
+
+    def hear(self, types: dict[str, bool]) -> None:
+        """Take over the master's table of topics."""
+        self.heard = dict(types)
+        if self.is_up and self.store is not None:
+            for topic in types:
+                self.store.queues.take_kind(topic)
 
     def let_disk_fail(self, mix: FaultMix | None) -> None:
         """From now on, until another word; None: it works."""

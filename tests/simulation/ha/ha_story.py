@@ -51,6 +51,7 @@ class HaStory:
 
     FAILS: ClassVar[bool] = False  # disks fail, too
     OTHER_SETTINGS: ClassVar[bool] = False  # nodes come back with other settings at times
+    HAS_BATCHES: ClassVar[bool] = False  # topics have queues of batches, of which slaves hear late
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -73,18 +74,20 @@ class HaStory:
         self.marks[f"{rule.role} {config.flush_disk_type} {rule.needed} copies"] += 1
         group = HaGroup(
             world, rng.fork("group"), rule, self.marks, self.history, fails=self.FAILS,
-            other_settings=self.OTHER_SETTINGS,
+            other_settings=self.OTHER_SETTINGS, has_batches=self.HAS_BATCHES,
         )  # fmt: skip
         await group.start(group.master)
         for node in group.slaves:
             await asyncio.sleep(rng.choice((0.0, 0.0, 1.0, 10.0)))
             await group.start(node)
         watch = asyncio.ensure_future(self._watch(group, rng.fork("watch")))
+        tables = asyncio.ensure_future(group.spread_tables())
         faults = HaFaults(group, rng.fork("faults"), fails=self.FAILS)
         try:
             await self._live(group, faults, watch, rng)
         finally:
             watch.cancel()
+            tables.cancel()
         await self._end(group)
 
     async def _live(self, group: HaGroup, faults: HaFaults, watch: "asyncio.Future[None]", rng: SimRng) -> None:
@@ -126,3 +129,10 @@ class HaSettingsStory(FaultyHaStory):
     """The same with brokers whose settings change from one start to the next."""
 
     OTHER_SETTINGS = True
+
+
+class BatchHaStory(HaStory):
+    """The same with topics that may have queues of batches, and another type each time they are made again. Slaves hear
+    of it late, and may be made the master before."""
+
+    HAS_BATCHES = True

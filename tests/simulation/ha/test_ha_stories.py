@@ -10,6 +10,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 SEEDS = range(12)
 SHORT = (0, 2, 5, 7, 8)
+SHORT_BATCHES = (1, 6)
 #: Of whole servers.
 SHORT_CLUSTER = (3001,)
 
@@ -17,6 +18,11 @@ SHORT_CLUSTER = (3001,)
 @pytest.mark.parametrize("seed", cases("ha", SHORT, SEEDS, newest=2))
 def test_nothing_promised_is_lost_and_everything_converges(seed: int) -> None:
     check(seed, "ha")
+
+
+@pytest.mark.parametrize("seed", cases("ha-batches", SHORT_BATCHES, SEEDS, newest=2))
+def test_slaves_that_hear_late_of_the_types_of_queues_lose_nothing(seed: int) -> None:
+    check(seed, "ha-batches")
 
 
 @pytest.mark.parametrize("seed", seeds(SHORT_CLUSTER, regressions("cluster")))
