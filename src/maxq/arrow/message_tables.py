@@ -267,7 +267,7 @@ def numbers(values: Sequence[int]) -> Numbers:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RowsOutcome:
     """What became of some rows.
 
     Attributes:
@@ -289,7 +289,7 @@ class Outcome:
     may_be_stored: bool = False
 
 
-def result_table(count: int, key_prefix: str, outcomes: Iterable[Outcome]) -> pa.RecordBatch:
+def result_table(count: int, key_prefix: str, outcomes: Iterable[RowsOutcome]) -> pa.RecordBatch:
     """Return the table of `count` rows (RESULT_SCHEMA). Rows that no outcome names are not stored."""
     keys, places = np.zeros(count, np.int64), np.full(count, -1, np.int32)
     ids, offsets = np.zeros(count, np.int32), np.zeros(count, np.int64)

@@ -89,7 +89,7 @@ CONNECTION_OPTIONS: Final[Mapping[str, Any]] = {
 }
 
 
-class Setting(NamedTuple):
+class SourcedValue(NamedTuple):
     """One setting of a connection, such as the address, and where it comes from: an option, a variable or a context."""
 
     value: str
@@ -103,7 +103,7 @@ class _Layer(NamedTuple):
     source: Callable[[str], str]
 
 
-class Connection(NamedTuple):
+class ConnectionSettings(NamedTuple):
     """The settings with which a command connects.
 
     Attributes:
@@ -111,9 +111,9 @@ class Connection(NamedTuple):
         credentials: access_key, secret_key and security_token; empty if nothing here says any.
     """
 
-    namesrv: Setting
-    tls: Setting
-    credentials: Mapping[str, Setting]
+    namesrv: SourcedValue
+    tls: SourcedValue
+    credentials: Mapping[str, SourcedValue]
     is_named: bool
 
 
@@ -123,7 +123,7 @@ def found_connection(
     access_key: str | None = None,
     secret_key: str | None = None,
     tls: str | None = None,
-) -> Connection:
+) -> ConnectionSettings:
     """Return the connection that these options, the environment and contexts say.
 
     Raises:
@@ -139,15 +139,15 @@ def found_connection(
         layers = [options, _context_layer(context, "--context")]
     else:
         layers = [options, environment, *_usual_context()]
-    namesrv_found = _first(layers, "namesrv") or Setting(DEFAULT_NAMESRV, "default")
+    namesrv_found = _first(layers, "namesrv") or SourcedValue(DEFAULT_NAMESRV, "default")
     try:
         addresses = name_servers(namesrv_found.value)
     except typer.BadParameter as error:
         file = f"; file {contexts_file()}" if namesrv_found.source.startswith("context ") else ""
         raise typer.BadParameter(f"{namesrv_found.source}: {error.message}{file}") from None
-    return Connection(
-        Setting(addresses or DEFAULT_NAMESRV, namesrv_found.source),
-        _first(layers, "tls") or Setting("", "default"),
+    return ConnectionSettings(
+        SourcedValue(addresses or DEFAULT_NAMESRV, namesrv_found.source),
+        _first(layers, "tls") or SourcedValue("", "default"),
         _credentials(layers, None if context else environment),
         bool(namesrv or context),
     )
@@ -184,11 +184,13 @@ def _usual_context() -> list[_Layer]:
     return [_layer_of(profile, f"context {contexts.current} (in use)")]
 
 
-def _first(layers: list[_Layer], name: str) -> Setting | None:
-    return next((Setting(layer.values[name], layer.source(name)) for layer in layers if name in layer.values), None)
+def _first(layers: list[_Layer], name: str) -> SourcedValue | None:
+    return next(
+        (SourcedValue(layer.values[name], layer.source(name)) for layer in layers if name in layer.values), None
+    )
 
 
-def _credentials(layers: list[_Layer], environment: _Layer | None) -> dict[str, Setting]:
+def _credentials(layers: list[_Layer], environment: _Layer | None) -> dict[str, SourcedValue]:
     """Return the credentials of the first place that has any. The secret of an option may be in the environment, if
     that counts; those of two places are never mixed otherwise."""
     for number, layer in enumerate(layers):
@@ -205,7 +207,7 @@ def _credentials(layers: list[_Layer], environment: _Layer | None) -> dict[str, 
 # --- used ---
 
 
-def use_connection(connection: Connection) -> str:
+def use_connection(connection: ConnectionSettings) -> str:
     """Make all clients of this process connect so, until the command ends; returns the name servers."""
     for name, variable in CREDENTIAL_VARIABLES.items():
         set_variable(variable, connection.credentials[name].value if name in connection.credentials else "")

@@ -41,7 +41,7 @@ _CLOSED: Final = (
 )
 
 
-class Outcome(Enum):
+class TimerOutcome(Enum):
     """How an attempt to deliver a due message ended."""
 
     DELIVERED = auto()
@@ -53,7 +53,7 @@ class Outcome(Enum):
 class TimerDeliveryResult:
     """How an attempt to deliver a due message ended, and why it was not delivered."""
 
-    outcome: Outcome
+    outcome: TimerOutcome
     reason: str = ""
 
 
@@ -85,32 +85,32 @@ class TimerDelivery:
     async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> TimerDeliveryResult:
         """Put the copy of `record`; with `rolls` into the timer's topic again."""
         if self._earlier.take(record):
-            return TimerDeliveryResult(Outcome.DELIVERED)
+            return TimerDeliveryResult(TimerOutcome.DELIVERED)
         if self._is_gone(record.real_topic, record.physical_offset):
             log.warning(
                 "the timer message at physical offset %d is not delivered: its topic %s was deleted since",
                 record.physical_offset, record.real_topic,
             )  # fmt: skip
-            return TimerDeliveryResult(Outcome.DELIVERED)
+            return TimerDeliveryResult(TimerOutcome.DELIVERED)
         if is_not_allowed_send_topic(record.real_topic):
             log.error(
                 "the timer message at physical offset %d is not delivered: its real topic, %s, is the broker's own",
                 record.physical_offset, record.real_topic,
             )  # fmt: skip
-            return TimerDeliveryResult(Outcome.DELIVERED)
+            return TimerDeliveryResult(TimerOutcome.DELIVERED)
         try:
             message = self._copy(record, enqueue_ms, rolls)
             result = await self._put(message)
         except Exception as error:  # only this message is affected
             log.exception("the timer message at physical offset %d cannot be delivered", record.physical_offset)
-            return TimerDeliveryResult(Outcome.AGAIN, f"{type(error).__name__}: {error}")
+            return TimerDeliveryResult(TimerOutcome.AGAIN, f"{type(error).__name__}: {error}")
         if result.status in _STORED:
             with self._passed_over("a timer message in the statistics"):  # a failure must not have it delivered again
                 self._on_delivered(message, result)
-            return TimerDeliveryResult(Outcome.DELIVERED)
+            return TimerDeliveryResult(TimerOutcome.DELIVERED)
         closed = result.status in _CLOSED
         return TimerDeliveryResult(
-            Outcome.CLOSED if closed else Outcome.AGAIN, f"{result.status.name} {result.remark}".strip()
+            TimerOutcome.CLOSED if closed else TimerOutcome.AGAIN, f"{result.status.name} {result.remark}".strip()
         )
 
     def _copy(self, record: TimerRecord, enqueue_ms: int, rolls: bool) -> MessageExtBrokerInner:

@@ -23,7 +23,7 @@ from maxq.broker.bundles import Environment, Messages
 from maxq.broker.timer.prior_run_deliveries import PriorRunDeliveries
 from maxq.broker.timer.slot_work import SlotWork
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
-from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Outcome, TimerDelivery, TimerDeliveryResult
+from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, TimerDelivery, TimerDeliveryResult, TimerOutcome
 from maxq.broker.timer.timer_exchange import TimerExchange
 from maxq.broker.timer.timer_failures import TimerFailures
 from maxq.broker.timer.unread_markers import UnreadMarkers
@@ -487,13 +487,13 @@ class TimerService:
     async def _deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> bool:
         """Deliver a message. Returns False if no delivery is possible at the moment."""
         delivery = await self._delivery.deliver(record, enqueue_ms, rolls=rolls)
-        if delivery.outcome is Outcome.CLOSED:
+        if delivery.outcome is TimerOutcome.CLOSED:
             if not self.closed:
                 log.warning("timer messages wait because none can be stored: %s", delivery.reason)
             self.closed = delivery.reason
             return False
         self.closed = ""
-        if delivery.outcome is Outcome.AGAIN:
+        if delivery.outcome is TimerOutcome.AGAIN:
             return self._postpone(record, delivery, rolls=rolls)
         self._is_done(record)
         if enqueue_ms != NEVER_ENQUEUED:

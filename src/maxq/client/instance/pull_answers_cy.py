@@ -1,4 +1,4 @@
-"""PullAnswers: scans the answers to pulls of streams, many at a time, where they lie in the receive buffer.
+"""PullAnswerReader: scans the answers to pulls of streams, many at a time, where they lie in the receive buffer.
 
 Neither the frame nor its header becomes an object, and records are copied once, into their messages.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @cython.cclass
-class PullAnswers(AnswerScanner):
+class PullAnswerReader(AnswerScanner):
     """Reads answers to pulls that found something.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from maxq.client.instance.pull_answers_cy import PullAnswers
+from maxq.client.instance.pull_answers_cy import PullAnswerReader
 from maxq.codes import CURRENT_VERSION, RequestCode
 from maxq.errors import RemotingTimeoutError
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
@@ -216,7 +216,7 @@ class PullStream:
 
 def scan_answers(remoting: RemotingClient) -> None:
     """Let the answers to streams of this client be scanned where they arrive."""
-    add_answer_path(remoting, "pulls", PullAnswers(PullStream).take)
+    add_answer_path(remoting, "pulls", PullAnswerReader(PullStream).take)
 
 
 def json_pieces(code: RequestCode, header: Mapping[str, str]) -> JsonPieces:

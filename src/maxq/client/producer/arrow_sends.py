@@ -269,7 +269,7 @@ class ArrowSends:
 
     async def _send_single(self, encoded: "Encoded", row: int, key: int, body: bytes, text: str) -> None:
         sender, config = self._sender, self._config
-        outcome, rows = self._tables.Outcome, self._tables.numbers([row])
+        outcome, rows = self._tables.RowsOutcome, self._tables.numbers([row])
         if encoded.queue in self._broken:
             self._outcomes.append(outcome(rows, key, error=_OUT_OF_ORDER))
             return
@@ -296,10 +296,10 @@ class ArrowSends:
         text, may_be_stored = (_OUT_OF_ORDER, False) if error is None else (str(error), _may_be_stored(error))
         for rows, key in encoded.parts:
             if result is None:
-                self._outcomes.append(self._tables.Outcome(rows, key, error=text, may_be_stored=may_be_stored))
+                self._outcomes.append(self._tables.RowsOutcome(rows, key, error=text, may_be_stored=may_be_stored))
                 continue
             queue = result.message_queue.broker_name, result.message_queue.queue_id
-            self._outcomes.append(self._tables.Outcome(rows, key, queue, offset, result.send_status.name))
+            self._outcomes.append(self._tables.RowsOutcome(rows, key, queue, offset, result.send_status.name))
             offset += len(rows)
 
     def _fail(self, what: str, error: Exception, *, is_input: bool = False) -> None:

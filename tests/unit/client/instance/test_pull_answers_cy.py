@@ -88,7 +88,7 @@ def test_the_leading_answers_are_given_to_their_streams(commands: list[RemotingC
         stream = Stream(takes)
         connection = Connection({0: stream, 1: stream, 2: object()})
         memory = bytearray(7) + data
-        begun = form.PullAnswers(Stream).take(connection, memory, 7, 7 + end)
+        begun = form.PullAnswerReader(Stream).take(connection, memory, 7, 7 + end)
         assert all(one is memory for one in stream.memory)  # so it is told that they need not be copied
         count = len(stream.taken)
         assert least <= count
@@ -100,7 +100,7 @@ def test_the_leading_answers_are_given_to_their_streams(commands: list[RemotingC
 def test_whatever_comes_nothing_is_taken_that_is_no_answer(data: bytes) -> None:
     for form in FORMS:
         stream = Stream(True)
-        begun = form.PullAnswers(Stream).take(Connection({0: stream}), bytearray(data or b"\0"), 0, len(data))
+        begun = form.PullAnswerReader(Stream).take(Connection({0: stream}), bytearray(data or b"\0"), 0, len(data))
         assert 0 <= begun <= len(data)
         assert bool(begun) == bool(stream.taken)
         if begun:

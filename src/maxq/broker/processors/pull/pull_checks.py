@@ -23,7 +23,7 @@ from maxq.remoting.server import Connection
 from maxq.store.queue.property_filter import PropertyFilter
 
 
-class Pull(NamedTuple):
+class CheckedPull(NamedTuple):
     """A pull request that passed the checks, with the settings that its answer depends on."""
 
     header: PullMessageRequestHeader
@@ -45,7 +45,7 @@ class PullChecks:
         self._clock = env.clock
         self._broker = env.own
 
-    def check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> Pull | Refusal:
+    def check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> CheckedPull | Refusal:
         """Check whether the reader may read the queue, and determine its subscription."""
         broker = self._settings.broker
         if not broker.broker_permission & PERM_READ:
@@ -85,7 +85,7 @@ class PullChecks:
         wanted = self._subscriptions.filter_of(header, subscription)
         if isinstance(wanted, Refusal):
             return wanted
-        return Pull(header, group, topic, subscription, wanted, self._clock.monotonic_ms())
+        return CheckedPull(header, group, topic, subscription, wanted, self._clock.monotonic_ms())
 
     def _check_topic(self, connection: Connection, header: PullMessageRequestHeader) -> TopicConfig | Refusal:
         topic = self._topics.select_topic_config(header.topic)

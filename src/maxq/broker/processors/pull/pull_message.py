@@ -16,7 +16,7 @@ from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
 from maxq.broker.processors.pull.deferred_replies import DeferredReplies
-from maxq.broker.processors.pull.pull_checks import Pull, PullChecks
+from maxq.broker.processors.pull.pull_checks import CheckedPull, PullChecks
 from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.stats import names
@@ -177,7 +177,7 @@ class PullMessageProcessor:
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
-    def _read(self, pull: Pull, offset: int, may_wait: bool = False) -> _Outcome:
+    def _read(self, pull: CheckedPull, offset: int, may_wait: bool = False) -> _Outcome:
         header = pull.header
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
         if self.rules.is_apart:
@@ -220,7 +220,7 @@ class PullMessageProcessor:
             and self._offsets.has_offset_reset(header.topic, header.consumer_group, header.queue_id)
         )
 
-    def _tell_of_reset(self, connection: Connection, request: RemotingCommand, pull: Pull) -> None:
+    def _tell_of_reset(self, connection: Connection, request: RemotingCommand, pull: CheckedPull) -> None:
         """Answer a pull with the offset to which an operator has reset the group; if another pull is told before, read
         for this one."""
         header = pull.header
@@ -238,14 +238,14 @@ class PullMessageProcessor:
 
         self._later.after(connection, request, moved)
 
-    def _elsewhere(self, pull: Pull, offset: int) -> _Outcome:
+    def _elsewhere(self, pull: CheckedPull, offset: int) -> _Outcome:
         """Return the answer of a slave whose log is another than its master's."""
         result = self._without_messages(pull, GetMessageStatus.NO_MATCHED_MESSAGE, offset)
         remark = "the log of this slave differs from its master's, which has other messages there: read from the master"
         is_waiting = not self.rules.master_is_there()
         return _Outcome(result, ResponseCode.PULL_RETRY_IMMEDIATELY, remark, MASTER_ID, is_waiting)
 
-    def _without_messages(self, pull: Pull, status: GetMessageStatus, offset: int) -> GetMessageResult:
+    def _without_messages(self, pull: CheckedPull, status: GetMessageStatus, offset: int) -> GetMessageResult:
         """Return a result that has no messages and tells the group to go on at `offset`."""
         topic, queue_id = pull.header.topic, pull.header.queue_id
         return GetMessageResult(
@@ -293,7 +293,7 @@ class PullMessageProcessor:
         self,
         connection: Connection,
         request: RemotingCommand,
-        pull: Pull,
+        pull: CheckedPull,
         outcome: _Outcome,
         was_read: bool = False,
     ) -> RemotingCommand | None:
@@ -328,7 +328,7 @@ class PullMessageProcessor:
         self._later.send_when_read(connection, request, reply, (result,))
         return None
 
-    def _count(self, pull: Pull, result: GetMessageResult, from_disk: bool) -> None:
+    def _count(self, pull: CheckedPull, result: GetMessageResult, from_disk: bool) -> None:
         header = pull.header
         counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
         latency_ms = self._clock.monotonic_ms() - pull.began_ms
