@@ -43,14 +43,17 @@ if TYPE_CHECKING:
 _PART = cython.declare(cython.Py_ssize_t, 20)  # numbers of a row, as record_cy.scan leaves them
 _BLOCK = cython.declare(cython.Py_ssize_t, 128)  # rows that are added at once, a column at a time
 _COMPRESSED = cython.declare(cython.int, 0x1)
-_MOST_MS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)  # of a timestamp, which has microseconds
-_MOST_BYTES = cython.declare(cython.longlong, (1 << 31) - 1)  # of a column in one batch
+# largest timestamp in ms that still fits as microseconds
+_MOST_MS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
+_MOST_BYTES = cython.declare(cython.longlong, (1 << 31) - 1)  # most bytes of one column in a batch
 _AHEAD = cython.declare(cython.Py_ssize_t, 256)  # bytes of the next record that are fetched while one is read
-_FEW_PAIRS = cython.declare(cython.Py_ssize_t, 32)  # of which each name is compared with each; more are hashed
+# up to this many properties, each name is compared with each; more are hashed
+_FEW_PAIRS = cython.declare(cython.Py_ssize_t, 32)
 _MOST_HOSTS = 10_000
 _HEX = cython.declare(bytes, b"0123456789ABCDEF")
 _WIDE = frozenset(("queueOffset", "physicalOffset", "preparedTransactionOffset", "bornTimestamp", "storeTimestamp"))  # type: frozenset[str]
-_NEXT_BLOCK = cython.declare(cython.Py_ssize_t, 256 << 10)  # where a batch needs more than was expected
+# bytes of each further block when a batch has more bytes than expected
+_NEXT_BLOCK = cython.declare(cython.Py_ssize_t, 256 << 10)
 _TEXTS = frozenset(("topic", "brokerName", "msgId", "bornHost", "storeHost", "tags", "uniqKey", "bodyFault"))  # type: frozenset[str]
 #: Columns of texts whose values are not parts of the records.
 _MADE_UP = frozenset(("brokerName", "msgId", "bornHost", "storeHost", "bodyFault"))  # type: frozenset[str]
@@ -93,12 +96,12 @@ class _Arena:
     """
 
     _blocks = cython.declare(object)
-    _least = cython.declare(cython.Py_ssize_t)  # of a block
-    _whole = cython.declare(object)  # the block, as Arrow has it, which keeps it where it is
+    _least = cython.declare(cython.Py_ssize_t)  # smallest size of a block in bytes
+    _whole = cython.declare(object)  # the current block as an Arrow buffer, which keeps its memory in place
     _data = cython.declare(cython.p_uchar)
     _at = cython.declare(cython.Py_ssize_t)
     _room = cython.declare(cython.Py_ssize_t)
-    _taken = cython.declare(cython.p_uchar)  # what `_take` returned last
+    _taken = cython.declare(cython.p_uchar)  # start of the memory that `_take` reserved last
 
     def __init__(self, blocks, size: cython.Py_ssize_t):
         self._blocks = blocks
@@ -191,8 +194,8 @@ class _Texts:
     """A column of bytes or texts that grows.
 
     Args:
-        rows, size: room for so many values of so many bytes together, at first.
-        is_raw: they are to be texts, and may be none: they are mended at the end if they are no UTF-8.
+        rows, size: number of values, and bytes of them together, for which room is made at first.
+        is_raw: the values may not be UTF-8; invalid ones are repaired at the end.
     """
 
     _count = cython.declare(cython.Py_ssize_t)
@@ -327,7 +330,7 @@ class _Texts:
 @cython.final
 @cython.cclass
 class _Known:
-    """What the value before was, and what was made of it: most rows have the same."""
+    """The previous value and its decoded form, because most rows repeat the value of the row before."""
 
     _raw = cython.declare(bytes)
     _text = cython.declare(bytes)
@@ -464,8 +467,8 @@ class ColumnBuilder:
 
     @cython.cfunc
     def _expected(self, name: str):
-        """Return how many values a column of texts will have, and how many bytes, by what the last batch had. That may
-        have had few large rows; parts of records are no larger than these."""
+        """Return how many values a column of texts will have, and how many bytes, by what the last batch had. The
+        previous batch may have had few large rows; parts of records are no larger than the records."""
         count, size = self._memory.sizes.get(name, (1.0, 32.0))
         values: cython.longlong = int(count * self._rows)
         total: cython.longlong = int(size * self._rows)
@@ -562,7 +565,7 @@ class ColumnBuilder:
             part = self._part
         else:
             buf, part = records.view, self._part
-        while p < end:  # who made `records` has checked each of them
+        while p < end:  # sizes can be trusted: whoever made `records` has checked each record
             if self._is_enough():
                 break
             following = p + u32(buf, p)

@@ -1,4 +1,4 @@
-"""Nodes of SQL92 predicates that need Java's values (java_values.py): operands of any kind, and what is asked of them.
+"""Nodes of SQL92 predicates that need Java's values (java_values.py): operands of any kind, and comparisons of them.
 
 Source:
     filter/expression/ComparisonExpression.java, UnaryExpression.java, PropertyExpression.java.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 FALSE, TRUE, NULL, ERROR = range(4)
-#: How values relate: bits of what an order may be.
+#: Results of a comparison, as bits, so that several can be accepted.
 LESS, EQUAL, GREATER = 1, 2, 4
 #: Tests of a text.
 CONTAINS, STARTS_WITH, ENDS_WITH = range(3)
@@ -65,7 +65,7 @@ class PropertyScan:
             spans[4 * slot] = position
             spans[4 * slot + 1] = len(name)
             position += len(name)
-        self._spans = spans  # 4 a name: position and size of the name in _all, of the value
+        self._spans = spans  # 4 numbers a name: position and size of the name in _all, and of the value
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -149,8 +149,8 @@ class Predicate:
         size: cython.Py_ssize_t,
     ):
         # type: (...) -> bool
-        """Is it true of the record in view[position : position + size]? True of bytes that are no record: whoever reads
-        them finds out."""
+        """Is it true of the record in view[position : position + size]? True of bytes that are not records: whoever
+        reads them notices that."""
         if position < 0 or size < 0 or position + size > len(view):
             raise ValueError(f"[{position}, {position + size}) is outside the {len(view)} bytes")
         buf: cython.p_uchar
@@ -163,7 +163,7 @@ class Predicate:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _test_record(self, buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.longlong) -> cython.int:
-        """Return 1 if the record matches, 0 if it does not, 2 if it is no record."""
+        """Return 1 if the record matches, 0 if it does not, 2 if it is not a record."""
         if size < layout.MIN_RECORD_SIZE:
             return 2
         magic: cython.uint = u32(buf, p + layout.MAGIC)
@@ -205,8 +205,8 @@ class Predicate:
         # type: (...) -> int
         """Test the records of ConsumeQueue units units[start:end], as far as they lie in one log file.
 
-        The position of each unit whose record matches, or is no record, is appended to `places`. Units that are none to
-        be tested (blank, below `min_physical_offset`, the place of a damaged message) are passed over. Stops when
+        The position of each unit whose record matches, or is not a record, is appended to `places`. Units without a
+        message to test (blank, below `min_physical_offset`, the place of a damaged message) are skipped. Stops when
         `places` has `most_hits` entries, and at a unit whose record is not in [file_from_offset, log_end).
 
         Returns:

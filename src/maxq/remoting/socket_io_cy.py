@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from maxq.protocol.frame.remoting_command import RemotingCommand
 
     class Receiving(Protocol):
-        """What is read and written of a connection (remoting/connection.py)."""
+        """The fields of a connection (remoting/connection.py) that this module reads and writes."""
 
         is_closed: bool
         own_buffer: bytearray | None
@@ -358,7 +358,7 @@ def receive_lent(
         poller = select.poll()
         poller.register(fd, select.POLLIN)
         ready = len(poller.poll(wait_ms))
-    if connection._socket != fd:  # closed, or back with its transport
+    if connection._socket != fd:  # it was closed, or is read by its transport again
         return 0
     if ready > 0 and not (reads.is_at_work or connection.partial or connection.own_buffer is not None):
         if cython.compiled:

@@ -9,7 +9,7 @@ from maxq.protocol.frame.client_connection import ClientConnection
 from maxq.protocol.frame.remoting_command import RemotingCommand
 
 class Receiving(Protocol):
-    """What is read and written of a connection (remoting/connection.py)."""
+    """The fields of a connection (remoting/connection.py) that this module reads and writes."""
 
     is_closed: bool
     own_buffer: bytearray | None

@@ -1,7 +1,7 @@
 """Pulls that were checked before, answered out of memory: is all as it was, read, tell, count, send.
 
-What is remembered of a reader's checks is a PullPlan; broker/fast_path/pull_path.py makes them and finds the one of a
-request.
+A PullPlan holds what the checks of a reader's first pull found; broker/fast_path/pull_path.py makes the plans and finds
+the one for a request.
 """
 
 from typing import TYPE_CHECKING
@@ -198,11 +198,13 @@ class PullAnswers:
         """Answer a pull from queue offset `offset` with messages that are in memory; what it commits is committed.
 
         Args:
-            plan: one without a filter on properties, that holds.
-            held_since_ms: since when it waited (monotonic), and what it commits is committed; -1: it came just now.
+            plan: a valid plan without a filter on properties.
+            held_since_ms: monotonic time since which the pull has waited, in which case its offset is committed
+                already; -1: it has just arrived.
 
         Returns:
-            False: there are none, or it is not that simple. Nothing was answered, counted or committed.
+            False: there are no such messages, or the pull needs the slow path. Nothing was answered, counted or
+                committed.
         """
         reader: CachedPullReader = self._reader
         began_ms: object = self._now_ms()

@@ -2,8 +2,8 @@
 which leaves in one write, and what a broker answers is read where it lies.
 
 A message is taken if nothing about it is special (`FastSends.post` lists what is); all others are left to
-message_sender.py, which knows every rule. What the first try of a message comes to is either its SendResult or an
-error with which MessageSender goes on.
+message_sender.py, which knows every rule. The first try of a message gives either its SendResult, or an error after
+which MessageSender continues.
 
 Runs compiled and uncompiled; compiled, buffers are byte pointers.
 """
@@ -72,7 +72,7 @@ log = logging.getLogger(__name__)
 
 _UNIQ_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _INSTANCE_ID = const.PROPERTY_INSTANCE_ID
-#: Properties by which the request becomes another one.
+#: Properties that need another kind of request.
 _SPECIAL = cython.declare(frozenset, frozenset((const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_MESSAGE_TYPE)))
 #: … or cannot be in a batch.
 _SPECIAL_IN_BATCH = cython.declare(
@@ -80,7 +80,7 @@ _SPECIAL_IN_BATCH = cython.declare(
     frozenset(
         (
             *_SPECIAL,
-            const.PROPERTY_INSTANCE_ID,  # it would be one of the whole batch
+            const.PROPERTY_INSTANCE_ID,  # it would belong to the batch as a whole
             const.PROPERTY_WAIT_STORE_MSG_OK,
             const.PROPERTY_DELAY_TIME_LEVEL,
             const.PROPERTY_TIMER_DELAY_SEC,
@@ -89,8 +89,8 @@ _SPECIAL_IN_BATCH = cython.declare(
         )
     ),
 )
-_MOST_IN_BATCH = 10_000  # messages
-#: Where a Message has its fields.
+_MOST_IN_BATCH = 10_000  # most messages of a batch
+#: Places of the fields in a Message.
 _TOPIC = cython.declare(cython.Py_ssize_t, slot_place(Message, "topic"))
 _BODY = cython.declare(cython.Py_ssize_t, slot_place(Message, "body"))
 _PROPERTIES = cython.declare(cython.Py_ssize_t, slot_place(Message, "properties"))
@@ -99,11 +99,11 @@ _MOST_BATCH = cython.declare(cython.Py_ssize_t, 64 << 20)  # bytes
 _MOST_TEXT = cython.declare(cython.Py_ssize_t, 32_767)  # bytes of the properties of a message, on the wire
 _MOST_TOPICS = 10_000
 _SPARE = cython.declare(cython.Py_ssize_t, 64)  # bytes of a frame besides its known parts: lengths, time, opaque
-_LARGE = cython.declare(cython.Py_ssize_t, 64 << 10)  # bytes of a body that is written by itself, not copied
-_LARGE_AT_ONCE = cython.declare(cython.Py_ssize_t, 4 << 10)  # the same where each message leaves at once
+_LARGE = cython.declare(cython.Py_ssize_t, 64 << 10)  # smallest body in bytes that is written by itself, not copied
+_LARGE_AT_ONCE = cython.declare(cython.Py_ssize_t, 4 << 10)  # smallest such body where each message is sent at once
 _ANSWER_ROOM = 64 << 10  # bytes of an answer that a thread receives itself
-_ANSWER_WAIT_MS = 2  # so long it waits for one; then the loop does
-_MOST_MISSES = 31  # sends for which no thread tries to receive its answer
+_ANSWER_WAIT_MS = 2  # how long a thread waits for an answer before the event loop does
+_MOST_MISSES = 31  # most sends for which no thread tries to receive the answer
 _KEPT_ROOM = cython.declare(cython.Py_ssize_t, 1 << 20)  # bytes that an empty buffer keeps
 _HEX = cython.declare(bytes, b"0123456789abcdef")
 _UPPER_HEX = cython.declare(bytes, b"0123456789ABCDEF")
@@ -119,8 +119,8 @@ _new_tuple = tuple.__new__
 
 @cython.cclass
 class QueueTarget:
-    """A queue, where its messages are sent, and the parts of a request that are the same for all of them: what stands
-    before the time, before the property text, before the opaque, and behind it."""
+    """A queue, the broker to which its messages are sent, and the constant parts of a request: the bytes before the
+    time, before the property text, before the opaque, and behind it."""
 
     queue = cython.declare(object, visibility="readonly")  # type: MessageQueue
     _queue_id = cython.declare(cython.longlong)
@@ -159,7 +159,7 @@ class Line:
     connection = cython.declare(object, visibility="readonly")  # type: Connection | None
     waiters = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
     _out = cython.declare(bytearray)
-    _body = cython.declare(bytes)  # a large one, that follows the last frame's header; it is not copied
+    _body = cython.declare(bytes)  # body of the last frame if it is large; it is written without being copied
     _filled = cython.declare(cython.Py_ssize_t)
     _count = cython.declare(cython.Py_ssize_t)
 
@@ -289,7 +289,7 @@ class PendingSend:
         address = self._address()
         try:
             self._sends.remoting.close_if_silent(self.connection, address, self.arrivals, self.timeout_ms)
-        except Exception:  # who waits is told all the same
+        except Exception:  # its waiter is told in any case
             log.exception("the connection to <%s> could not be closed", address)
         text = f"wait response on the channel <{address}> timeout, {self.timeout_ms}(ms)"
         self.error = RemotingTimeoutError(text, address=address, timeout_ms=self.timeout_ms)
@@ -501,17 +501,17 @@ class FastSends:
     _topics = cython.declare(dict)
     _lines = cython.declare(dict)
     _unflushed = cython.declare(list)
-    _used = cython.declare(set)  # connections on which messages of ours may wait
+    _used = cython.declare(set)  # connections on which messages of this window may wait
     _timer = cython.declare(object)
     _timer_ms = cython.declare(cython.longlong)
     _born_ms = cython.declare(cython.longlong)
     _born = cython.declare(bytes)
-    _id_head = cython.declare(str)  # what the ids begin with that are reserved
+    _id_head = cython.declare(str)  # common beginning of the reserved ids
     _id_buffer = cython.declare(bytearray)  # the same, and room for four digits
-    _id_number = cython.declare(cython.longlong)  # of the next one
+    _id_number = cython.declare(cython.longlong)  # number of the next id
     _ids_left = cython.declare(cython.Py_ssize_t)
-    _ids_wanted = cython.declare(cython.Py_ssize_t)  # so many are reserved when the first one is needed
-    _made = cython.declare(bytearray)  # in which bodies of small batches are put together
+    _ids_wanted = cython.declare(cython.Py_ssize_t)  # ids that are reserved when the first one is needed
+    _made = cython.declare(bytearray)  # memory in which the bodies of small batches are put together
     _large = cython.declare(cython.Py_ssize_t)
 
     def __init__(
@@ -599,7 +599,7 @@ class FastSends:
         # type: (...) -> PendingSend | None
         """Send messages in one request, as `post` does one message. None: one of them is special (also a delayed one,
         or one that does not wait until it is stored), or all together are too large."""
-        messages = tuple(messages)  # what it is encoded from must be what its room was counted for
+        messages = tuple(messages)  # a copy: the messages that are encoded must be those for which room was counted
         if len(messages) == 0:
             return None
         topic: _Topic = self._topic(messages[0])
@@ -725,7 +725,7 @@ class FastSends:
                 window.in_flight += 1
                 window.in_flight_bytes += len(pending.body)
                 taken += 1
-        finally:  # what was taken leaves also if other code raised meanwhile
+        finally:  # messages that were taken are sent even if other code has raised
             for line in lines:
                 line.flush()
         return taken
@@ -743,7 +743,7 @@ class FastSends:
 
     @cython.cfunc
     def _topic(self, message):
-        """Return the queues for a message; None if it is no plain one, or its topic is not known yet."""
+        """Return the queues for a message; None if it is not a plain one, or its topic is not known yet."""
         if type(message) is not Message:
             return None
         name = slot_value(message, _TOPIC)
@@ -788,8 +788,8 @@ class FastSends:
 
     @cython.cfunc
     def _next(self, topic: _Topic):
-        """Return the target of the next queue in turn; None if it cannot be sent to in this way. Its turn is over
-        (`info.index`) when a message is on its way: who takes no message leaves the turn to who is asked next."""
+        """Return the target of the next queue in turn; None if it cannot be sent to in this way. Its turn ends
+        (`info.index`) when a message was sent: a queue that takes no message leaves the turn to the next one."""
         index: cython.longlong = topic.info.index + 1
         return topic.targets[index % len(topic.targets)]
 
@@ -1010,7 +1010,7 @@ class FastSends:
             size += len(body) + 22
             if size > most:
                 return None
-        # Not above, where a key's own code may run, and change other messages.
+        # Not earlier: there the code of a key may run, and change other messages.
         out: cython.p_uchar
         p: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t
@@ -1131,7 +1131,7 @@ class FastSends:
         # type: (...) -> None
         """Stop the timer that looks for sends whose time is over, unless messages are still on their way. Call it when
         the producer is shut down."""
-        for connection in list(self._used):  # a thread may add some, and its waiters
+        for connection in list(self._used):  # a copy, because a thread may add connections, and its waiters
             for waiter in list(connection.waiters.values()):
                 if type(waiter) is PendingSend:
                     return
@@ -1342,8 +1342,8 @@ class ThreadSends(FastSends):
     is_receiving = cython.declare(cython.bint, visibility="readonly")
     _answers = cython.declare(SendAnswers)
     _answer = cython.declare(bytearray)
-    _to_skip = cython.declare(cython.int)  # sends for which no thread tries to receive
-    _misses = cython.declare(cython.int)  # so many were to be skipped when it last did not work
+    _to_skip = cython.declare(cython.int)  # further sends for which no thread tries to receive the answer
+    _misses = cython.declare(cython.int)  # value of `_to_skip` after the last try that failed
 
     def __init__(
         self,

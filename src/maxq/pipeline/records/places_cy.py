@@ -1,5 +1,5 @@
-"""What is asked of record bytes before they become columns: their tags, which of some texts they have, and a copy of
-chosen ranges.
+"""Operations on the bytes of records before they become columns: find their tags, test which of some texts they have,
+copy chosen ranges.
 
 `record_cy.scan` leaves a table of int64: where in the bytes each part of a record lies, and how long it is.
 
@@ -66,7 +66,7 @@ def find_tags(
     stop: cython.Py_ssize_t
     buf = _start(view)
     for row in range(count):
-        found[row * 2] = 0  # the table may be memory that was used before
+        found[row * 2] = 0  # cleared, because the table may be reused memory
         found[row * 2 + 1] = -1
         p = rows[row * 20 + 16]
         end = p + rows[row * 20 + 17]

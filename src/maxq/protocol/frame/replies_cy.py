@@ -144,7 +144,7 @@ def encode_replies(
     for number in range(first, first + count):
         room += 400 + len(region) + len(trace_on) + rows[number * sr.ROW_WIDTH + sr.R_UNIQUE_SIZE]
         room += rows[number * sr.ROW_WIDTH + sr.R_COUNT] * (len(host) + 17)
-    out += bytes(room)  # not extend, for which Cython 3.3 leaves out a macro where memory views are shared
+    out += bytes(room)  # not extend: for it Cython 3.3 leaves out a macro in modules that share their memory views
     if cython.compiled:
         src = cython.address(source[0])
         scr = cython.cast(cython.p_uchar, cython.cast(cython.p_char, scratch))

@@ -13,7 +13,8 @@ else:
     from maxq.runtime.buffers import copy_bytes, same_bytes, take_bytes
 
 
-#: Fields of a pull in the order of its key; what is not here changes with every pull (PullScanner) or is not plain.
+#: Fields of a pull that make its key, in this order. All other fields change with every pull (PullScanner), or exclude
+#: the pull from the fast path.
 PULL_KEY_FIELDS = (
     "consumerGroup",
     "topic",

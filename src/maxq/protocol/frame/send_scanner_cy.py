@@ -58,7 +58,7 @@ class SendScanner(FrameScanner):
     _scratch_size = cython.declare(cython.Py_ssize_t)
     _rows_view = cython.declare(cython.longlong[::1])
     _used = cython.declare(cython.Py_ssize_t)  # bytes of scratch in use
-    # the frame under the eye; positions are in the receive buffer
+    # fields of the current frame; positions are in the receive buffer
     _topic = cython.declare(cython.Py_ssize_t)
     _topic_size = cython.declare(cython.Py_ssize_t)
     _properties = cython.declare(cython.Py_ssize_t)
@@ -70,15 +70,15 @@ class SendScanner(FrameScanner):
     _flag = cython.declare(cython.longlong)
     _reconsume = cython.declare(cython.longlong)
     _batch = cython.declare(cython.bint)
-    _seen = cython.declare(cython.int)  # bits: topic, queue id, sys flag, born, flag, properties
+    _seen = cython.declare(cython.int)  # bits of the fields seen: topic, queue id, sys flag, born, flag, properties
     _unique = cython.declare(cython.Py_ssize_t)
     _unique_size = cython.declare(cython.Py_ssize_t)
     _no_wait = cython.declare(cython.bint)
     _half = cython.declare(cython.bint)
-    # may a message that opens a transaction become a row? False at first
+    # whether a message that opens a transaction may become a row; False at first
     takes_halves = cython.declare(cython.bint, visibility="public")
-    half_count = cython.declare(cython.Py_ssize_t, visibility="public")  # … of them with F_HALF
-    # what each row was signed with (columns S_…)
+    half_count = cython.declare(cython.Py_ssize_t, visibility="public")  # rows with F_HALF of the last scan
+    # table of what each row was signed with (columns S_…)
     signed_rows = cython.declare(object, visibility="public")  # type: array[int]
     _signed_view = cython.declare(cython.longlong[::1])
 
@@ -220,7 +220,8 @@ class SendScanner(FrameScanner):
         body: cython.Py_ssize_t = self._header(buf, start, end)
         if body == 0:
             return 0
-        # required: topic, queue id, sys flag, born timestamp, flag; an answer (bit 0) is none of ours
+        # the required fields are topic, queue id, sys flag, born timestamp and flag; bit 0 of the frame's flag marks an
+        # answer
         if (
             (self._seen & 31) != 31
             or self._frame_flag & 1

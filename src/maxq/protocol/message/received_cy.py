@@ -5,8 +5,8 @@ properties, of which most readers look at one or two, and the body. So a message
 rest of its record as bytes (not the answer, which would stay in memory as a whole); what all messages of a pull have in
 common is one `Pull`. The slot of a field stays empty until the field is read or set: a `LazyField` stands in its place.
 
-The walk checks every size, so that no later decoding can fail. What is unusual (a damaged record, an inner batch) it
-leaves to `decode_records`, which says what is wrong, or knows what to do.
+The walk checks every size, so that no later decoding can fail. Unusual records (damaged ones, inner batches) are left
+to `decode_records`, which handles or refuses them.
 """
 
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ _FIELDS = (
 @cython.no_gc
 @cython.cclass
 class Pull:
-    """What the messages of one pull have in common."""
+    """The common values of the messages of one pull."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Pull:
 @cython.freelist(256)
 @cython.cclass
 class Stored:
-    """What a message keeps of its record."""
+    """The part of its record that a message keeps."""
 
 
 @cython.final
@@ -147,9 +147,10 @@ class LazyField:
             raise AttributeError(f"{type(message).__name__!r} object has no attribute {self.name!r}")
         value: object = _field(message, stored, self._number)
         if cython.compiled:
-            if slot_is_set(message, self._at):  # by another thread, meanwhile
+            if slot_is_set(message, self._at):  # another thread has set it meanwhile
                 return slot_value(message, self._at)
-            if self._number == 2 and not is_tracked(message):  # who gets a dictionary may put anything into it
+            # the cycle collector must know of a dictionary, because its owner may put anything into it
+            if self._number == 2 and not is_tracked(message):
                 track(message)
             set_slot(message, self._at, value)
         else:
@@ -208,7 +209,7 @@ if cython.compiled:
 @cython.ccall
 def stored_of(message: object) -> Stored:
     # type: (...) -> Stored | None
-    """Return what a message keeps of its record; None if it is none that `read_records` made."""
+    """Return what a message keeps of its record; None if `read_records` has not made it."""
     if cython.compiled:
         if type(message) is not _KIND or not slot_is_set(message, _STORED_AT):
             return None
@@ -278,7 +279,7 @@ def _body(message: object, stored: Stored, number: cython.int):
     """Return the body (field 1) or its fault (18). A compressed body is inflated once, for both; the one that somebody
     has set stays."""
     if stored.packed is None:
-        return b"" if number == 1 else ""  # somebody has deleted the body
+        return b"" if number == 1 else ""  # the attribute `body` was deleted
     body, fault = inflated(stored.packed, stored.sys_flag)
     if number == 1:
         if not _has_fault(message):
@@ -470,7 +471,7 @@ def _walk(
     end: cython.longlong = len(data)
     total: cython.longlong
     body_size: cython.longlong
-    at: cython.longlong  # from here on, places of a record
+    at: cython.longlong  # from here on: position in the record
     body_at: cython.Py_ssize_t
     topic_at: cython.longlong
     first_topic: cython.longlong = -1
@@ -481,7 +482,7 @@ def _walk(
     magic: cython.uint
     has_one_topic: cython.bint = True
     messages: list = []
-    parts: list = []  # of the bytes that are kept, with tags
+    parts: list = []  # pieces of the bytes that are kept, with the tags
     kept_from: cython.longlong = 0
     count: cython.Py_ssize_t = 0
     offset: cython.longlong
@@ -593,7 +594,7 @@ def _message(
         copy_bytes(cython.cast(cython.p_uchar, rest), body_at, buf, p + behind, total - behind)
         stored = Stored.__new__(Stored)
         message = new(_KIND)
-        untrack(message)  # what it holds has no references: the collector need not look at it
+        untrack(message)  # the object holds no references that the cycle collector would have to follow
     else:
         rest = bytes(buf[p : p + body_at]) + bytes(buf[p + behind : p + total])
         stored = Stored()
@@ -645,7 +646,7 @@ def show_own_topics(
     # type: (...) -> None
     """Give messages of the retry topic the topic that they were sent to."""
     stored: Stored
-    known: Pull = None  # its messages have one topic, which is another
+    known: Pull = None  # of all its messages, which have one other topic
     for message in messages:
         stored = stored_of(message)
         if stored is not None and known is not None and stored.pull is known:

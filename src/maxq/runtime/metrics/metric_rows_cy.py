@@ -53,10 +53,10 @@ class HistogramRows:
     """Makes the lines of a histogram's label sets in the Prometheus text format."""
 
     _bucket = cython.declare(bytes)
-    _behind = cython.declare(list)  # what stands between the labels of each bucket and its number
+    _behind = cython.declare(list)  # text between the labels and the number, for each bucket
     _count = cython.declare(bytes)
     _sum = cython.declare(bytes)
-    _room = cython.declare(cython.Py_ssize_t)  # of all but labels
+    _room = cython.declare(cython.Py_ssize_t)  # bytes of everything but the labels
     _scratch = cython.declare(bytearray)
 
     def __init__(
@@ -81,8 +81,8 @@ class HistogramRows:
         """The lines of one label set: buckets, count, sum.
 
         Args:
-            labels: what stands between the braces.
-            counts: of each bucket, the last one above all bounds; none is negative.
+            labels: text between the braces.
+            counts: values in each bucket, the last one above all bounds; none is negative.
             total_value: the sum of all values.
         """
         marks: bytes = labels.encode()

@@ -22,7 +22,7 @@ else:
 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
-#: Properties of a half message whose final message the compiled path does not make.
+#: Properties of a half message with which MessageWriter writes the final message instead of this module.
 _NOT_PLAINLY_FINAL = frozenset(
     b"DELAY CHECK_IMMUNITY_TIME_IN_SECONDS TRAN_PREPARED_QUEUE_OFFSET __CRC32# INNER_NUM INNER_BASE "
     b"INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS "
@@ -34,22 +34,22 @@ _NOT_PLAINLY_FINAL = frozenset(
 class _HalfRecord:
     """Positions, in a half message's record, of the parts that its final message takes over."""
 
-    stored_at = cython.declare(cython.longlong)  # the store timestamp
+    stored_at = cython.declare(cython.longlong)  # store timestamp of the final message
     reconsume_times = cython.declare(cython.longlong)
     body = cython.declare(cython.longlong)
     body_size = cython.declare(cython.longlong)
     properties = cython.declare(cython.longlong)
     properties_size = cython.declare(cython.longlong)
-    topic = cython.declare(cython.longlong)  # the value of REAL_TOPIC
+    topic = cython.declare(cython.longlong)  # position of the value of REAL_TOPIC
     topic_size = cython.declare(cython.longlong)
-    queue_id = cython.declare(cython.longlong)  # what REAL_QID says
+    queue_id = cython.declare(cython.longlong)  # value of REAL_QID
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def read(self, rec: cython.p_uchar, size: cython.longlong, group: bytes) -> cython.bint:
         """Returns whether the record is a half message of this producer group that the compiled path can turn into its
         final message."""
-        # 124: what stands before the body's length ends before that, however wide the hosts are
+        # All fields before the body's length end before byte 124, even with IPv6 hosts.
         if size < 124 or u32(rec, layout.TOTAL_SIZE) != size or u32(rec, layout.MAGIC) != layout.MAGIC_V1:
             return False
         sys_flag: cython.longlong = u32(rec, layout.SYS_FLAG)

@@ -158,9 +158,9 @@ def append_arrivals(
     max_message_size: cython.longlong,
 ):
     # type: (...) -> int
-    """The same for the rows of several arrivals (see protocol/send_rows), one of each born host. Of an arrival of
-    which not all could be appended, A_TAKEN and A_ROWS say so, and R_COUNT of the others is 0. Returns how many
-    rows were appended altogether."""
+    """The same for the rows of several arrivals (see protocol/send_rows), one of each born host. If not all rows of an
+    arrival could be appended, its A_TAKEN and A_ROWS count those that were, and R_COUNT of the others is 0. Returns how
+    many rows were appended altogether."""
     total: cython.Py_ssize_t = 0
     number: cython.Py_ssize_t
     first: cython.Py_ssize_t

@@ -49,8 +49,8 @@ class RecordCopy:
     Attributes:
         topic: of the record.
         body_start, body_end: positions in the record.
-        real_topic, real_queue_id: what REAL_TOPIC and REAL_QID say; empty and -1 if they are not there or say nothing.
-        retry_topic: what RETRY_TOPIC says; empty if it is not there.
+        real_topic, real_queue_id: values of REAL_TOPIC and REAL_QID; empty and -1 if they are missing or empty.
+        retry_topic: value of RETRY_TOPIC; empty if it is missing.
         properties: its property bytes, with a separator behind the last pair.
         The others are the record's fields, as they are.
     """

@@ -44,7 +44,7 @@ def _hash(buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, h: 
         c = buf[p]
         p += 1
         if c >= 0x80:
-            # what is no UTF-8 counts as U+FFFD, a sequence that breaks off once
+            # invalid UTF-8 counts as U+FFFD, once for a truncated sequence
             low, high = 0x80, 0xBF
             if c < 0xC2 or c > 0xF4:
                 more, c = 0, 0xFFFD
@@ -179,8 +179,8 @@ class Dispatcher:
         end: cython.Py_ssize_t,
         file_from_offset: cython.longlong,
     ) -> cython.longlong:
-        """Dispatch the record in the DLedger entry at p; a body that is no record is skipped. Returns the entry's size,
-        0 if there is no complete one, -1 for filler."""
+        """Dispatch the record in the DLedger entry at p; a body that is not a record is skipped. Returns the entry's
+        size, 0 if there is no complete one, -1 for filler."""
         magic: cython.int = i32(buf, p)
         size: cython.longlong = i32(buf, p + 4)
         if magic == -1:
@@ -346,7 +346,7 @@ class Dispatcher:
             queue = self._owner.open_queue(topic.topic_bytes, queue_id)
         if physical_offset + size <= queue.max_physical_offset:
             return 0
-        # a changed high bit must not wrap around to the right place
+        # a damaged high bit must not wrap around to a valid place
         believable: cython.bint = 0 <= queue_offset <= _MOST_UNITS and queue_offset * 20 == queue.write_offset
         if not believable or not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):
             if not self._owner.roll_queue(queue, queue_offset, physical_offset, size):

@@ -2,8 +2,8 @@
 
 `LogTail` knows the newest file and the position in it, and writes one record or one DLedger entry there. What makes
 records of many sends goes through its `write_front` and `end_record`: log_rows_cy (rows of fast-path sends) and
-log_transactions_cy (half messages and final messages). What is written is dispatched by dispatch_cy. Format of a
-record: record_layout.py; of an entry: dledger/entries_cy.py.
+log_transactions_cy (half messages and final messages). dispatch_cy dispatches the written records. Format of a record:
+record_layout.py; of an entry: dledger/entries_cy.py.
 """
 
 from typing import TYPE_CHECKING

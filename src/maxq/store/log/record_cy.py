@@ -274,7 +274,7 @@ def find_record(
     if cython.compiled:
         buf = cython.cast(cython.p_uchar, cython.address(view[0]))
         while p + layout.MIN_RECORD_SIZE <= end:
-            # byte 4 of a record is 0xDA: the magic is what we look for, everything else is checked then
+            # Byte 4 of a record is 0xDA, so the magic code is searched for; everything else is checked then.
             if (
                 buf[p + 4] == 0xDA
                 and buf[p + 5] == 0xA3

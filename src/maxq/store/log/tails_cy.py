@@ -90,7 +90,7 @@ class QueueTail:
 
 @cython.cclass
 class TopicWriteState:
-    """What append and dispatch know of a topic."""
+    """The state of a topic for append and dispatch."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class IndexTail:
         seconds: cython.longlong = 0
         if self.begin_timestamp > 0:
             seconds = store_timestamp - self.begin_timestamp
-            # Java divides toward zero; negative differences are clamped anyway
+            # Java's division truncates; negative differences count as 0 anyway
             seconds = 0 if seconds < 0 else seconds // 1000
             if seconds > 0x7FFFFFFF:
                 seconds = 0x7FFFFFFF

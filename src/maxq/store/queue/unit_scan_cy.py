@@ -26,7 +26,7 @@ _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 
 @cython.cclass
 class UnitScan:
-    """What a pull takes of the units of its queue."""
+    """The units of a queue that a pull takes."""
 
     def __init__(self):
         self.ranges = []
@@ -74,7 +74,7 @@ class UnitScan:
             size = i32(buf, p + 8)
             tags_code = i64(buf, p + 12)
             if size == _BLANK_UNIT_SIZE or size <= 0 or physical_offset < min_physical_offset or tags_code == _DAMAGED:
-                p += 20  # pre-blank, a record that was cleaned away, or the place of a damaged one
+                p += 20  # a pre-blank unit, a record that was deleted with its file, or the place of a damaged message
                 index += 1
                 continue
             in_memory = max_physical_offset - physical_offset <= memory_bytes
@@ -87,7 +87,8 @@ class UnitScan:
                 elif total + size > disk_limit or count > disk_count - 1:
                     break
             last = physical_offset
-            if wanted is not None and tags_code > _EXT_ADDRESS_MAX:  # a Java store's ext address: the client re-checks
+            # an extension address of a Java store: the client checks the tags again
+            if wanted is not None and tags_code > _EXT_ADDRESS_MAX:
                 if cython.compiled:
                     tags_code = cython.cast(cython.int, tags_code)  # the low 32 bits, signed
                 else:

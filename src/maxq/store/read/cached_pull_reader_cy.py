@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 
 
-_MOST_PIECES = cython.declare(cython.Py_ssize_t, 1000)  # one call takes 1024, one of them the answer's header
+# most pieces of one write: writev takes 1024, one of them for the answer's header
+_MOST_PIECES = cython.declare(cython.Py_ssize_t, 1000)
 _MOST_BYTES = cython.declare(cython.longlong, 128 << 20)
-_AT_END = cython.declare(cython.longlong, 16384)  # bytes of units that were written last: they are in memory
+_AT_END = cython.declare(cython.longlong, 16384)  # bytes at the end of a queue that are surely in memory
 _LEAST_BYTES = cython.declare(cython.longlong, 100)
 
 
 @cython.cclass
 class CachedPullReader(UnitScan):
-    """One per store. What was read stands in its attributes until the next `read`."""
+    """One per store. The result is in its attributes until the next `read`."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class CachedPullReader(UnitScan):
         """
         Args:
             compacted: names of topics that are read elsewhere.
-            page_cache: knows what is in memory of what lies further back.
+            page_cache: knows which older parts of the log are in memory.
             memory_bytes: see MessageReader.
         """
         UnitScan.__init__(self)
@@ -197,7 +198,7 @@ class CachedPullReader(UnitScan):
         self._walk(
             buf, start, end, offset, codes, max_nums if max_nums > 1 else 1,
             max_bytes if max_bytes > _LEAST_BYTES else _LEAST_BYTES, log_ends,
-            cython.cast(cython.longlong, 1) << 62,  # all of it: `read` looks how far back it lies
+            cython.cast(cython.longlong, 1) << 62,  # no limit: `read` checks how far back the messages lie
             self._limits, log_begins,
             (self._most_units_bytes if self._most_units_bytes > 20 * max_nums else 20 * max_nums) // 20,
         )  # fmt: skip

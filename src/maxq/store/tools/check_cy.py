@@ -3,7 +3,7 @@
 `Confirmation.run` takes the rows of a scan one after the other and stops at the first record of which it cannot say so:
 one that lacks something, one of an unusual kind, one whose unit lies in a file that is not mapped, the first or last
 entry of an IndexFile. The checks in Python (check_queues.py, check_index.py) then judge this one record, and `run` goes
-on behind it. What is known of a queue and of the index is in the objects here, which both use.
+on behind it. The objects here hold the state of a queue and of the index; both checkers use them.
 
 A third implementation of what dispatch does, beside dispatch_cy.py and expectation.py: it must never confirm what the
 second would call wrong.
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _KEYS_MOST = cython.declare(cython.int, 64)  # index entries of one record that are looked at here
 _SECONDS_MOST = cython.declare(cython.longlong, 2147483647)
-_UNITS_MOST = cython.declare(cython.longlong, 288230376151711744)  # bytes of so many have a number of 64 bits
+# units whose bytes can still be numbered with 64 bits
+_UNITS_MOST = cython.declare(cython.longlong, 288230376151711744)
 
 
 @cython.cclass
@@ -188,7 +189,7 @@ class IndexCursor:
         number: of the current entry; above `count`: there is none.
         is_entered: the current entry is in its chain.
         newest_of_slot: number of the newest entry of each slot, up to the current one.
-        slots_used: how many have one.
+        slots_used: how many slots have an entry.
         first_offset, last_offset: physical offsets that the header must say, up to the current entry; -1: none.
     """
 
@@ -456,7 +457,7 @@ class Confirmation:
         kind: cython.longlong = sys_flag & layout.TRANSACTION_MASK
         found: cython.int = 0
         queue: ConfirmedUnits = None
-        if kind == layout.TRANSACTION_ROLLBACK or sys_flag & layout.INNER_BATCH:  # no message, or an inner batch
+        if kind == layout.TRANSACTION_ROLLBACK or sys_flag & layout.INNER_BATCH:  # it is no message, or an inner batch
             return 0
         topic: CheckedTopic = self._topic_of(buf, row[14], row[15])
         if topic is None or physical_offset < topic._deleted_at:

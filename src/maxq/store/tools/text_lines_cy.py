@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable
 
-_NUMBERS_MOST = cython.declare(cython.Py_ssize_t, 192)  # bytes of a line that are not text of the record
+_NUMBERS_MOST = cython.declare(cython.Py_ssize_t, 192)  # most bytes of a line beside the texts of the record
 _HEX = cython.declare(bytes, b"0123456789ABCDEF")
 
 
@@ -39,7 +39,7 @@ def text_lines(
         view: what was scanned.
         rows: rows of record_cy.scan.
         unusual: called with the number of a record that is not copied as it is; returns its line, or nothing for one
-            that is no message. A line is no longer than `_NUMBERS_MOST` and three times the topic and properties.
+            that is not a message. A line is no longer than `_NUMBERS_MOST` and three times the topic and properties.
     """
     buf: cython.p_uchar
     out: cython.p_uchar

@@ -1,8 +1,8 @@
 """FetchQueue: what was pulled and waits for `poll`, and what `poll` has given to whom.
 
-Its methods run no Python code where it is compiled: no other thread and no signal handler comes between. So a thread
-that polls takes what is here by itself (`hand_out`), and needs the event loop only when there is nothing. What it has
-finished with waits in `finished` until the loop looks.
+Its methods run no Python code where it is compiled: no other thread and no signal handler comes between. So a polling
+thread takes available messages itself (`hand_out`), and needs the event loop only when there are none. Messages that it
+has finished wait in `finished` until the event loop takes them.
 """
 
 from collections import deque
@@ -89,8 +89,8 @@ class FetchQueue:
         """Take out the oldest pull that is current and of a queue that is not paused; None if there is none.
 
         Args:
-            most: of one that is kept as records, no more than so many; they become messages.
-            is_one: take its first message alone.
+            most: of a pull that is kept as records, take no more than this number, which become messages.
+            is_one: take only the first message.
         """
         fetched: Fetched = None
         found: Fetched = None
@@ -178,7 +178,7 @@ class FetchQueue:
         before: list = self.given_out.get(owner)
         if not self._fetched:
             return None
-        if before is None and self.given_out:  # of others, who may have ended
+        if before is None and self.given_out:  # messages are out at other owners, which may have ended
             return None
         if is_alone and len(self.given_out) > 1:
             return None

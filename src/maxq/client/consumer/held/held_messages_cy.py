@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _ROOM = cython.declare(cython.Py_ssize_t, 64)
-_RECORD = cython.declare(object, True)  # stands for a message that is a record yet
+_RECORD = cython.declare(object, True)  # stands for a message that is still a record
 
 
 @cython.cclass
@@ -250,7 +250,7 @@ class HeldMessages:
         if (
             first >= self._waiting
             and records.last_offset - records.first_offset == apart  # no offset between them is left out
-            and self._place_of(records.last_offset) == first + apart  # nor here
+            and self._place_of(records.last_offset) == first + apart  # nor in this queue
         ):
             for place in range(first, first + records.count):
                 if self._sizes[place] >= 0:
@@ -303,7 +303,7 @@ class HeldMessages:
             self._first < self._waiting < self._end and self._offsets[self._waiting - 1] > self._offsets[self._waiting]
         )
         self._waiting = self._first
-        if is_mixed:  # one from before them came meanwhile
+        if is_mixed:  # a message with a smaller offset arrived meanwhile
             self._put_between([])
 
     def has_messages(self):
