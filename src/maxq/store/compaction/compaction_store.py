@@ -115,8 +115,10 @@ class CompactionStore:
                 self._write_positions()
             found = self._loaded(folders)
             queue = self._queues.find(topic, queue_id)
-            if queue is None:  # the log has no message of this queue
+            if queue is None:  # the log has no message of this queue, and nothing else tells how far it was numbered
                 found.cut_copies_from(self._commit_log.min_offset)
+                if found.next_offset:
+                    self._queues.number_on(topic, queue_id, found.next_offset)
             else:
                 found.cut(queue.max_offset)
                 self._cut_lost(found, queue)

@@ -370,6 +370,12 @@ class ConsumeQueueStore:
         tail = self.open(topic, queue_id).tail
         tail.next_queue_offset = max(tail.next_queue_offset, queue_offset + 1)
 
+    def number_on(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Begin a plain queue that has no units at this queue offset."""
+        queue = self.open(topic, queue_id)
+        queue.tail.write_offset = queue_offset * CQ_STORE_UNIT_SIZE
+        queue.tail.next_queue_offset = queue.end_at_start = queue_offset
+
     # --- deleted topics ---
 
     def number_anew(self, topic: str, physical_offset: int) -> None:

@@ -149,8 +149,7 @@ def _delete_indexes(disk: Disk, files: StoreFiles, inventory_file: InventoryFile
         inventory_file.save(inventory.numbers())
     if disk.exists(files.root / "checkpoint"):
         disk.delete(files.root / "checkpoint")
-    for name in ("batchconsumequeue", "index"):
-        disk.delete_tree(files.root / name)
+    disk.delete_tree(files.root / "index")
 
 
 @dataclass(slots=True)

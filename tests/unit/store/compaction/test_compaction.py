@@ -449,6 +449,39 @@ async def test_compacted_messages_outlive_the_log_they_came_from(tmp_path: Path)
     again.close()
 
 
+@pytest.mark.parametrize("lost", ["nothing", "the queue", "the inventory", "both"])
+async def test_new_messages_come_behind_compacted_ones_that_alone_tell_how_far_the_queue_was_numbered(
+    tmp_path: Path, lost: str
+) -> None:
+    """They would have the places of kept messages, which readers have passed, and the start after that would forget
+    these."""
+    clock = TestClock()
+    settings = {"mapped_file_size_commit_log": 8_192, "max_message_size": 1_024}
+    store = compacting(tmp_path, clock, **settings)
+    sent = fill(store)
+    await compacted(store)
+    rows = kept(store)
+    while store.commit_log.max_offset < 5 * 8_192:
+        store.put_message(message("Other", body=bytes(1_000)))
+    await store.flush()
+    store.close()
+    for file in sorted((tmp_path / "commitlog").iterdir())[:-2]:
+        file.unlink()
+    if lost in ("the queue", "both"):
+        shutil.rmtree(tmp_path / "consumequeue" / "T")
+    if lost in ("the inventory", "both"):
+        (tmp_path / "inventory.json").unlink()
+    store = compacting(tmp_path, clock, **settings)
+    assert (kept(store), store.max_offset("T", 0)) == (rows, len(sent))
+    assert put(store, "new", b"new") == len(sent)
+    await store.flush()
+    assert kept(store, len(sent)) == [(len(sent), "new", b"new")]
+    store.close()
+    store = compacting(tmp_path, clock, **settings)
+    assert kept(store) == [*rows, (len(sent), "new", b"new")]
+    store.close()
+
+
 def test_a_record_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
     store = compacting(tmp_path)
     fill(store, rounds=1)

@@ -240,13 +240,17 @@ def recovered_with_batches(root: Path, clock: TestClock | None = None) -> Messag
     return store
 
 
-@pytest.mark.parametrize("how", ["recover --rebuild", "its files are deleted", "a second start"])
+@pytest.mark.parametrize(
+    "how", ["recover --rebuild", "recover --rebuild without inventory", "its files are deleted", "a second start"]
+)
 def test_numbering_goes_on_in_a_queue_of_batches_whose_messages_are_no_longer_in_the_log(
     tmp_path: Path, how: str
 ) -> None:
     """Who has read up to 5 would miss new messages that were numbered from 0 again."""
     with_batches(tmp_path, are_expired=True)
-    if how == "recover --rebuild":
+    if how == "recover --rebuild without inventory":
+        (tmp_path / "inventory.json").unlink()
+    if how.startswith("recover --rebuild"):
         recover(StoreFiles(SystemDisk(), tmp_path), TestClock(), rebuild=True, config=small_config(tmp_path))
     else:
         shutil.rmtree(tmp_path / "batchconsumequeue")
