@@ -1,6 +1,7 @@
 """Arrow batches → bodies of requests: rows are sorted by where they go, and gathered until a request is full."""
 
 import struct
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,6 +15,7 @@ from maxq.arrow.sink_columns import Numbers, SinkRows, sink_rows
 from maxq.errors import PipelineError, RemoteProtocolError
 from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.reused_memory import ReusedMemory
 
 COUNTED_DIGITS: Final = 12  # digits at the end of a unique key that are a counter
 _RETRY_PREFIX: Final = "%RETRY%"
@@ -21,8 +23,8 @@ _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _MOST_OPEN_BYTES: Final = 32 << 20
 _SMALLEST: Final = 4 << 10
+_REUSED: Final = 64 << 10  # bytes from which on the memory of a body is used again
 _QUEUE_BITS: Final = 24
-_SPARE: Final = 4
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,25 +41,22 @@ class Encoded:
         plain: they may be sent as one batch; else each alone (delayed ones, and those to retry topics).
         parts: what each run of its messages is: the numbers of the rows, and the number at the end of the unique key of
             the first; those of the others follow it.
+        body: its memory is used again when nobody refers to it.
     """
 
     topic: str
     queue: MessageQueue | None
     plain: bool
-    body: bytes
+    body: memoryview
     count: int
     parts: tuple[tuple[Numbers, int], ...]
 
 
 class _Open:
-    """The body of a batch of messages for one queue, while rows are added to it.
+    """The body of a batch of messages for one queue, while rows are added to it."""
 
-    Args:
-        memory: what the body of another one was put together in, or an empty array; it grows.
-    """
-
-    def __init__(self, memory: bytearray) -> None:
-        self.memory = memory
+    def __init__(self) -> None:
+        self.memory = memoryview(b"")
         self.size = 0
         self.count = 0
         self.parts: list[tuple[Numbers, int]] = []
@@ -75,6 +74,20 @@ class UniqueKeys(NamedTuple):
     reserve: Callable[[int], int]
 
 
+class BodyRules(NamedTuple):
+    """The bodies of requests.
+
+    Attributes:
+        memory: where their memory comes from.
+        most_bytes: the size at which a body is handed over, unless one message alone is larger.
+        most_rows: the number of messages at which a body is handed over.
+    """
+
+    memory: ReusedMemory
+    most_bytes: int
+    most_rows: int = sys.maxsize
+
+
 class RowEncoder:
     """Encodes rows as batch bodies; see the module's text.
 
@@ -82,7 +95,7 @@ class RowEncoder:
         names: columns of the batches (sink_columns.check_columns).
         topic: of rows without one.
         queues: the queues of a topic that take messages, in their order.
-        batch_bytes: the size at which a body is taken away, unless one message alone is larger.
+        bodies: what bodies of requests are like.
         keys: where the unique keys of messages come from.
         take: called with each body that is full.
         keep_properties: reserved properties that rows may set.
@@ -99,7 +112,7 @@ class RowEncoder:
         topic: str | None,
         queues: Callable[[str], Sequence[MessageQueue]],
         *,
-        batch_bytes: int,
+        bodies: BodyRules,
         keys: UniqueKeys,
         take: Callable[[Encoded], None],
         keep_properties: Sequence[str] = (),
@@ -108,7 +121,7 @@ class RowEncoder:
         self._names = names
         self._topic = topic
         self._queues = queues
-        self._batch_bytes = batch_bytes
+        self._bodies = bodies
         self._prefix = keys.prefix.encode()
         self._reserve_keys = keys.reserve
         self._number = 0
@@ -116,7 +129,6 @@ class RowEncoder:
         self._take = take
         self._keep = keep_properties
         self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
-        self._spare: list[bytearray] = []  # memory of request bodies that were handed over, for reuse
         self._with_digest = with_digest
         self.digest = 0
 
@@ -134,14 +146,21 @@ class RowEncoder:
 
     def add_groups(self, rows: SinkRows, groups: Sequence[Group]) -> None:
         """Encode rows that `groups` has divided. The numbers of rows go on from one call to the next."""
+        for _ in self.add_step_by_step(rows, groups):
+            pass
+
+    def add_step_by_step(self, rows: SinkRows, groups: Sequence[Group]) -> Iterator[None]:
+        """Encode rows as `add_groups` does. Yields each time a body was handed over; nothing else is added before the
+        iterator is at its end."""
         if self._with_digest:
             self.digest = (self.digest + rows_digest(rows, self._topic)) % (1 << 64)
         self._number = self._reserve_keys(len(rows))
         for topic, queue, plain, chosen in groups:
-            self._append((topic, queue, plain and not topic.startswith(_RETRY_PREFIX)), rows, chosen)
+            yield from self._append((topic, queue, plain and not topic.startswith(_RETRY_PREFIX)), rows, chosen)
         self._first_row += len(rows)
         if sum(len(one.memory) for one in self._open.values()) > _MOST_OPEN_BYTES:
             self.flush()
+            yield
 
     def flush(self) -> None:
         """Hand over all bodies that are being filled."""
@@ -217,7 +236,7 @@ class RowEncoder:
 
     # --- bodies ---
 
-    def _append(self, key: tuple[str, MessageQueue | None, bool], rows: SinkRows, chosen: Numbers) -> None:
+    def _append(self, key: tuple[str, MessageQueue | None, bool], rows: SinkRows, chosen: Numbers) -> Iterator[None]:
         bodies, texts = rows.bodies, rows.texts
         each = OVERHEAD + len(self._prefix)
         left = int(bodies.sizes[chosen].sum() + texts.sizes[chosen].sum()) + each * len(chosen)
@@ -225,13 +244,12 @@ class RowEncoder:
         while first < len(chosen):
             one = self._open.get(key)
             if one is None:
-                one = self._open[key] = _Open(self._spare.pop() if self._spare else bytearray())
-            wanted = min(max(one.size + left, _SMALLEST), self._batch_bytes)
-            if len(one.memory) < wanted:
-                one.memory += bytes(wanted - len(one.memory))
+                one = self._open[key] = _Open()
+            self._enlarge(one, min(max(one.size + left, _SMALLEST), self._bodies.most_bytes))
+            until = min(first + self._bodies.most_rows - one.count, len(chosen))
             try:
                 after, size = encode_rows(
-                    one.memory, one.size, chosen, first, bodies.offsets, bodies.data, texts.offsets, texts.data,
+                    one.memory, one.size, chosen[:until], first, bodies.offsets, bodies.data, texts.offsets, texts.data,
                     self._prefix, self._number,
                 )  # fmt: skip
             except ValueError as error:
@@ -242,29 +260,36 @@ class RowEncoder:
             one.count += after - first
             left -= size - one.size
             one.size, first = size, after
-            if first == len(chosen):
+            if first == len(chosen) and one.count < self._bodies.most_rows:
                 return
             if one.count:
                 self._close(key)
+                yield
             else:  # the row is larger than a request should be: it is sent alone
                 row = chosen[first]
-                one.memory = bytearray(int(bodies.sizes[row] + texts.sizes[row]) + each)
+                one.memory = self._room(int(bodies.sizes[row] + texts.sizes[row]) + each)
+
+    def _enlarge(self, one: _Open, size: int) -> None:
+        """Make room for at least `size` bytes."""
+        if len(one.memory) < size:
+            larger = self._room(max(size, min(2 * len(one.memory), self._bodies.most_bytes)))
+            larger[: one.size] = one.memory[: one.size]
+            one.memory = larger
+
+    def _room(self, size: int) -> memoryview:
+        return memoryview(bytearray(size) if size < _REUSED else self._bodies.memory.take(size))[:size]
 
     def _close(self, key: tuple[str, MessageQueue | None, bool]) -> None:
         one = self._open.pop(key)
-        if len(self._spare) < _SPARE and len(one.memory) == self._batch_bytes:
-            self._spare.append(one.memory)
         if one.count:
             topic, queue, plain = key
-            self._take(
-                Encoded(topic, queue, plain, bytes(memoryview(one.memory)[: one.size]), one.count, tuple(one.parts))
-            )
+            self._take(Encoded(topic, queue, plain, one.memory[: one.size], one.count, tuple(one.parts)))
 
 
-def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
+def messages_of(batch: memoryview) -> Iterator[tuple[bytes, str]]:
     """Yield the body and the properties of each message of a batch body that this encoder made; bytes of properties
     that are not UTF-8 are replaced, as every reader does."""
-    at = 0
+    body, at = bytes(batch), 0
     while at < len(body):
         (size,) = _INT.unpack_from(body, at)
         (body_size,) = _INT.unpack_from(body, at + 16)

@@ -1,5 +1,5 @@
-"""ArrowSends: one call of a producer's `send_arrow`. Rows are checked and encoded some thousand at a time, as the
-bodies of batches, without an object for any of them; a batch is one request to one queue.
+"""ArrowSends: one call of a producer's `send_arrow`. Rows are checked some thousand at a time and encoded as the
+bodies of batches, without an object for any of them; a batch is one request to one queue, and leaves when it is full.
 
 Batches for any queue leave several at a time, as far as the window has room. Those for one queue (of rows that name it,
 or have a sharding key) leave one after the other, so that rows of a queue stay in their order whatever goes wrong.
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from maxq.arrow.row_encoder import Encoded
     from maxq.arrow.sink_columns import SinkRows
 
-_PIECE: Final = 4_096  # rows that are encoded before answers are read
-_BATCH_BYTES: Final = 256 << 10  # of one request, about
+_PIECE: Final = 8_192  # rows that are checked at a time
+_BATCH_BYTES: Final = 1 << 20  # of one request, about
+_BATCH_ROWS: Final = 1_536  # most rows of one request: a broker works on no request much longer than on others
 _MOST_BYTES: Final = 4 << 20  # most bytes of requests that wait for answers
 _MOST_REQUESTS: Final = 64
 _AT_ONCE: Final = 128  # most single rows that wait for answers
@@ -72,7 +73,9 @@ class ArrowSends:
             self._names,
             self._topic,
             lambda topic: self._queues[topic],
-            batch_bytes=min(_BATCH_BYTES, self._config.max_message_size),
+            bodies=self._encoders.BodyRules(
+                self._sender.table_memory, min(_BATCH_BYTES, self._config.max_message_size), _BATCH_ROWS
+            ),
             keys=self._encoders.UniqueKeys(prefix, self._reserve_keys),
             take=self._full.append,
         )
@@ -126,34 +129,36 @@ class ArrowSends:
             for first in range(0, len(batch), _PIECE):
                 if not await self._take(batch.slice(first, _PIECE)):
                     break
-                await self._post_full()
-                if self._failure is not None:
-                    break
         if self._failure is None or self._is_input:  # rows that were accepted before a bad row are sent
             self._encoder.flush()
             await self._post_full()
 
     async def _take(self, piece: Any) -> bool:
-        """Encode rows. Returns False if one of them is not a message; those before it are encoded."""
+        """Encode rows, and send what is full. Returns False if one of them is not a message; those before it are
+        encoded. False also if a request has failed: the rest is not sent."""
         if self._names.keys() & {"queueId", "partition", "shardingKey", "key"} and not await self._learn_queues(piece):
             return False
         try:
-            self._encode(piece)
+            checked = self._checked(piece)
         except (PipelineError, ClientError):
             bad = self._tables.first_bad_row(piece, self._checked)
-            if bad:
-                self._encode(piece.slice(0, bad))
+            if bad and not await self._encode(*self._checked(piece.slice(0, bad))):
+                return False
             try:
                 self._checked(piece.slice(bad, 1))
             except (PipelineError, ClientError) as error:
                 self._fail(f"row {self._count} cannot be sent", WrongArgumentError(str(error)), is_input=True)
             return False
-        return True
+        return await self._encode(*checked)
 
-    def _encode(self, piece: Any) -> None:
-        rows, groups = self._checked(piece)
-        self._encoder.add_groups(rows, groups)
-        self._count += len(piece)
+    async def _encode(self, rows: "SinkRows", groups: Any) -> bool:
+        """Encode rows that were checked, and send each body when it is full. Returns False if a request has failed."""
+        self._count += len(rows)
+        for _ in self._encoder.add_step_by_step(rows, groups):
+            await self._post_full()
+            if self._failure is not None:
+                return False
+        return True
 
     def _checked(self, piece: Any) -> "tuple[SinkRows, Any]":
         """Return the rows of a piece, and where they go.
@@ -247,7 +252,7 @@ class ArrowSends:
                 if result is not None:
                     return result
                 return await sender.go_on(pending, config.retry_times_when_send_failed, queue=encoded.queue)
-        prepared = sender.preparer.prepare_encoded(encoded.topic, encoded.body)
+        prepared = sender.preparer.prepare_encoded(encoded.topic, bytes(encoded.body))
         return await sender.send(
             prepared, config.send_msg_timeout, config.retry_times_when_send_failed, queue=encoded.queue
         )

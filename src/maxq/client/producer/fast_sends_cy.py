@@ -159,7 +159,7 @@ class Line:
     connection = cython.declare(object, visibility="readonly")  # type: Connection | None
     waiters = cython.declare(dict, visibility="readonly")  # type: dict[int, Any]
     _out = cython.declare(bytearray)
-    _body = cython.declare(bytes)  # body of the last frame if it is large; it is written without being copied
+    _body = cython.declare(object)  # body of the last frame if it is large; it is written without being copied
     _filled = cython.declare(cython.Py_ssize_t)
     _count = cython.declare(cython.Py_ssize_t)
 
@@ -227,7 +227,7 @@ class PendingSend:
 
     topic = cython.declare(str, visibility="readonly")
     msg_id = cython.declare(str, visibility="readonly")
-    body = cython.declare(bytes, visibility="readonly")
+    body = cython.declare(object, visibility="readonly")  # type: bytes | memoryview
     target = cython.declare(QueueTarget, visibility="readonly")
     born_ms = cython.declare(cython.longlong, visibility="readonly")
     deadline_ms = cython.declare(cython.longlong, visibility="readonly")
@@ -617,19 +617,23 @@ class FastSends:
     def post_encoded(
         self,
         name: str,
-        body: bytes,
+        body: object,  # type: bytes | memoryview
         queue,  # type: MessageQueue | None
         timeout_ms: cython.longlong,
     ):
         # type: (...) -> PendingSend | None
-        """Send the body of a batch for the topic of this name, as `post_batch` does."""
+        """Send the body of a batch for the topic of this name, as `post_batch` does. A large one is not copied: its
+        memory must stay as it is for as long as somebody refers to it."""
         topic: _Topic = self._topic_of(name)
-        if topic is None or len(body) > self._most_batch:
+        size: cython.Py_ssize_t = len(body)
+        if topic is None or size > self._most_batch:
             return None
+        if size < self._large:
+            body = bytes(body)
         return self._post_body(body, "", topic, queue, timeout_ms, None)
 
     @cython.cfunc
-    def _post_body(self, body: bytes, ids: str, topic: _Topic, queue, timeout_ms: cython.longlong, waiter):
+    def _post_body(self, body, ids: str, topic: _Topic, queue, timeout_ms: cython.longlong, waiter):
         """Send the body of a batch of messages with these ids."""
         target: QueueTarget = self._next(topic) if queue is None else topic._of(queue)
         if target is None:
@@ -887,7 +891,7 @@ class FastSends:
     def _frame(
         self,
         pending: PendingSend,
-        body: bytes,
+        body,
         pairs: dict,
         characters: cython.Py_ssize_t,
         topic: _Topic,

@@ -31,7 +31,7 @@ class Line:
 class PendingSend:
     topic: str
     msg_id: str
-    body: bytes
+    body: bytes | memoryview
     target: QueueTarget
     born_ms: int
     deadline_ms: int
@@ -90,7 +90,7 @@ class FastSends:
         waiter: SendWaiter | None = None,
     ) -> PendingSend | None: ...
     def post_encoded(
-        self, name: str, body: bytes, queue: MessageQueue | None, timeout_ms: int
+        self, name: str, body: bytes | memoryview, queue: MessageQueue | None, timeout_ms: int
     ) -> PendingSend | None: ...
     def post_many(self, numbered: list[tuple[int, Message]], window: SendWindow, timeout_ms: int) -> int: ...
     def close(self) -> None: ...

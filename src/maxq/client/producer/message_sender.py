@@ -62,6 +62,7 @@ from maxq.protocol.message.message_id import UniqIdGenerator
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.answer_paths import add_answer_path
 from maxq.runtime.refusals import Cause, cause_of
+from maxq.runtime.reused_memory import ReusedMemory
 
 Result = TypeVar("Result")
 
@@ -117,6 +118,7 @@ Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
 #: Errors that explain more than a route that did not come in time.
+_KEPT_BYTES: Final = 16 << 20  # bytes that bodies of `send_arrow` have used, and others will
 _REASONS: Final = (RemotingConnectError, RemotingSendError, NoRouteError, NoMasterError)
 
 
@@ -183,6 +185,7 @@ class MessageSender:
         preparer: turns a message into the prepared form that `send` needs.
         fast: sends ordinary messages; None: all messages need the slow path, because of hooks, signatures, or the like.
         for_threads: the same for other threads than the loop's, once they were asked for.
+        table_memory: for the bodies of requests of `send_arrow`.
     """
 
     def __init__(self, instance: MQClientInstance, config: ProducerConfig, group: str) -> None:
@@ -204,12 +207,14 @@ class MessageSender:
         is_special = is_special or config.retry_another_broker_when_not_store_ok
         self.fast: FastSends | None = None
         self.for_threads: ThreadSends | None = None
+        self.table_memory = ReusedMemory(_KEPT_BYTES)
         if not is_special and self._serialize_type is SerializeType.JSON:
             self.fast = FastSends(self, instance, config, asyncio.get_running_loop(), instance.ids)
             add_answer_path(self._remoting, "sends", SendAnswers().take)
 
     def close(self) -> None:
         """Stop the timers that look for sends whose time is over. Call it when the producer is shut down."""
+        self.table_memory = ReusedMemory(_KEPT_BYTES)
         for sends in (self.fast, self.for_threads):
             if sends is not None:
                 sends.close()
@@ -428,7 +433,7 @@ class MessageSender:
         """Go on with a message of `fast` whose first try failed. Arguments and errors are those of `send`."""
         text: str = json.loads(b'"%s"' % pending.text)
         prepared = PreparedMessage(
-            pending.topic, pending.msg_id, pending.body, 0, text, 0, pending.born_ms, pending.is_batch
+            pending.topic, pending.msg_id, bytes(pending.body), 0, text, 0, pending.born_ms, pending.is_batch
         )
         failed = pending.target.queue, pending.error
         return await self.over_tries(

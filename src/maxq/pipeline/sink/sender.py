@@ -66,7 +66,7 @@ class Outgoing:
     code: int
     topic: str
     queue: MessageQueue | None
-    body: bytes
+    body: bytes | memoryview
     header: Callable[[MessageQueue], dict[str, str]]
     answered: Callable[[str, RemotingCommand], None]
     failing_since_ms: int | None = None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from maxq.arrow.row_encoder import COUNTED_DIGITS, Encoded, RowEncoder, UniqueKeys, messages_of
+from maxq.arrow.row_encoder import COUNTED_DIGITS, BodyRules, Encoded, RowEncoder, UniqueKeys, messages_of
 from maxq.arrow.sink_columns import send_times
 from maxq.codes import RequestCode
 from maxq.errors import PipelineError
@@ -37,6 +37,9 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemRng
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.own_address import own_address
+from maxq.runtime.reused_memory import ReusedMemory
+
+_KEPT_BYTES: Final = 8 << 20  # bytes that bodies of requests have used, and others will
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class SinkTask:
             self._names,
             options.topic,
             routes.queues,
-            batch_bytes=options.batch_bytes,
+            bodies=BodyRules(ReusedMemory(_KEPT_BYTES), options.batch_bytes),
             keys=UniqueKeys(prefix, self._reserve_keys),
             take=self._send,
             keep_properties=options.keep_properties,
@@ -128,7 +131,7 @@ class SinkTask:
             for body, properties in messages_of(encoded.body):
                 self._sender.send(self._outgoing(encoded, body, properties))
 
-    def _outgoing(self, encoded: Encoded, body: bytes, properties: str) -> Outgoing:
+    def _outgoing(self, encoded: Encoded, body: bytes | memoryview, properties: str) -> Outgoing:
         batch, now_ms = not properties, self._clock.wall_ms()
 
         def header(queue: MessageQueue) -> dict[str, str]:

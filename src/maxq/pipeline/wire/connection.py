@@ -56,7 +56,7 @@ class BlockingConnection:
         self._window = bytearray(_READ_AHEAD)
         self._buffer = bytearray()
 
-    def send(self, code: int, ext: dict[str, str], body: bytes | None = None) -> int:
+    def send(self, code: int, ext: dict[str, str], body: bytes | memoryview | None = None) -> int:
         """Send a request.
 
         Returns:

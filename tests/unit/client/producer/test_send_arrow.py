@@ -20,7 +20,7 @@ from maxq.client.producer.producer import Producer
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
-from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message import MessageExt, decode_batch
 from maxq.protocol.message.message_queue import MessageQueue
 from tests.short_form import times
 from tests.unit.both_forms import both
@@ -215,12 +215,26 @@ def test_large_tables_go_in_batches_and_several_at_a_time() -> None:
         await cluster.start("broker-a", "broker-b")
         cluster.route("T", queues=2)
         rows = [{"body": b"%06d" % n + bytes(1000)} for n in range(5000)]
-        async with make(cluster) as producer:
+        async with make(cluster, max_message_size=256 << 10) as producer:
             check(cluster, rows, await producer.send_arrow(pa.Table.from_pylist(rows), topic="T"))
         sizes = [len(one.body_bytes) for broker in cluster.brokers.values() for one in broker.requests(BATCH)]
         assert 20 <= len(sizes) < 30
         assert max(sizes) <= 256 << 10
         assert all(len(broker.requests(BATCH)) > 5 for broker in cluster.brokers.values()), "in turn"
+
+    simulate(story)
+
+
+def test_small_rows_go_in_requests_of_which_none_holds_a_broker_for_long() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        rows = [{"body": b"%d" % n} for n in range(5000)]
+        async with make(cluster) as producer:
+            check(cluster, rows, await producer.send_arrow(pa.Table.from_pylist(rows), topic="T"))
+        counts = [len(decode_batch(one.body_bytes, "T")) for one in cluster.broker.requests(BATCH)]
+        assert sum(counts) == 5000
+        assert max(counts) < 2000
 
     simulate(story)
 
@@ -254,7 +268,7 @@ def test_rows_for_a_queue_stay_in_order_whatever_brokers_refuse(by: str) -> None
         rows = [
             {"body": b"%06d" % n + bytes(2000), by: n % 3 if by == "queueId" else "abc"[n % 3]} for n in range(3000)
         ]
-        async with make(cluster, retry_times_when_send_failed=50) as producer:
+        async with make(cluster, retry_times_when_send_failed=50, max_message_size=256 << 10) as producer:
             result = await producer.send_arrow(pa.Table.from_pylist(rows), topic="T")
         check(cluster, [{k: v for k, v in row.items() if k != "queueId"} for row in rows], result)
         places: dict[Any, set[int]] = {}
@@ -467,7 +481,7 @@ def test_what_follows_a_failed_batch_in_its_queue_is_not_sent() -> None:
 
         cluster.broker.scripts[BATCH] = answer
         rows = [{"body": b"%06d" % n + bytes(1000), "queueId": n % 2} for n in range(4000)]
-        async with make(cluster) as producer:
+        async with make(cluster, max_message_size=256 << 10) as producer:
             with pytest.raises(ArrowSendError, match="no more here") as raised:
                 await producer.send_arrow(pa.Table.from_pylist(rows), topic="T")
         for queue, held in cluster.broker.queues.items():
@@ -503,7 +517,7 @@ def test_a_cancelled_call_leaves_nothing_behind() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         cluster.route("T")
-        async with make(cluster) as producer:
+        async with make(cluster, max_message_size=256 << 10) as producer:
             await warm(cluster, producer, "T")
             cluster.broker.is_paused = True
             table = pa.table({"body": [bytes(1000)] * 20_000})
