@@ -116,7 +116,7 @@ class ActingMasterService:
         self._notify_held = notify_held
         self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began
         self._lease = RoleLease(env.settings, self._looked_ms)
-        self._stands_back = False  # of a master: for a slave, until it has asked who is active
+        self._is_out_because = ""  # why this master promises nothing until it has asked who is active
         self._began_ms = env.clock.wall_ms()  # of which life its stamps are
         self._tasks = PeriodicTasks()
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
@@ -188,8 +188,8 @@ class ActingMasterService:
         none can."""
         if not self._settings.broker.enable_slave_acting_master:
             return None
-        if self._stands_back:
-            return "no name server knew it, and it has left the group to a slave"
+        if self._is_out_because:
+            return self._is_out_because
         now_ms = self._clock.monotonic_ms()
         why = self._lease.doubt(now_ms)
         if why is None and self.group.own_id == MASTER_ID and self._lease.was_lost(now_ms):
@@ -239,7 +239,7 @@ class ActingMasterService:
     def _begin(self) -> None:
         """Begin to be the active broker if this is the master, which has prepared."""
         self._looked_ms = self._clock.monotonic_ms()
-        self._stands_back = False
+        self._is_out_because = ""
         self._lease.begin(self._looked_ms, all_asked=self._pre_online.all_asked)
         self._services.change(self.group.own_id == MASTER_ID)
 
@@ -262,9 +262,14 @@ class ActingMasterService:
         self.is_ending = True
         self._services.change(False)
 
+    @property
+    def _is_named(self) -> bool:
+        """Return whether a name server has named this broker lately as the one with the smallest id, or none is set."""
+        return not self._registration.name_servers() or self._lease.is_named(self._clock.monotonic_ms())
+
     def role_changed(self) -> None:
         """Follow a change of this broker's role between master and slave."""
-        self._stands_back = False
+        self._is_out_because = ""
         self._lease.begin(self._clock.monotonic_ms(), all_asked=True)
         self._services.change(self.group.own_id == MASTER_ID)
 
@@ -287,7 +292,8 @@ class ActingMasterService:
         if self.doubt() is None:
             return False
         is_master = self.group.own_id == MASTER_ID
-        return self.stood_still() is not None or (is_master and (self._stands_back or self._lease.was_lost(now_ms)))
+        is_out = bool(self._is_out_because) or self._lease.was_lost(now_ms)
+        return self.stood_still() is not None or (is_master and is_out)
 
     async def _look_again(self) -> None:
         if self.group.own_id != MASTER_ID:
@@ -303,6 +309,10 @@ class ActingMasterService:
             await self._pre_online.run()
             if not self._pre_online.none_acted:
                 self._services.change(False)
+        elif self._prepares() and not self._is_named:
+            self._is_out_because = self._is_out_because or "a slave may act for it, and no name server knows it"
+            self._services.change(False)
+            return
         self._begin()
 
     async def send_heartbeat(self) -> None:
@@ -489,11 +499,11 @@ class ActingMasterService:
         """Leave the group, as a master, to a slave that name servers tell to act, until one knows this master again.
         Returns False if one knows it now."""
         self.hear_slave(broker_id, address, acts=True, stamp=None)
-        if self._lease.is_named(self._clock.monotonic_ms()):
+        if self._is_named:
             return False
-        if not self._stands_back:
+        if self._services.is_running:
             log.warning("no name server knows this master: it leaves the group to a slave until one does")
-        self._stands_back = True
+        self._is_out_because = "no name server knew it, and it has left the group to a slave"
         self._services.change(False)
         return True
 
@@ -534,7 +544,7 @@ class ActingMasterService:
         return await self._api.sign_of(
             master,
             acts=lambda: self._takes_over or self.is_acting_master,
-            is_told=lambda: self._lease.is_named(self._clock.monotonic_ms()),
+            is_told=lambda: self._is_named,
         )
 
     async def _hear_lost_master(self, *, is_told: bool) -> None:

@@ -73,8 +73,11 @@ async def test_a_master_stands_back_if_no_name_server_knows_it_and_comes_back_wh
     clock.advance_ms(2_500)
     await master.see(1)
     assert await stands_back(master) == "true"
-    assert (master.switch.log[-1], master.acting.doubt() is None) == ("stop", False)
-    await master.acting.look()
+    for knows_it in (False, True):
+        assert (master.switch.log[-1], master.acting.doubt() is None) == ("stop", False)
+        if knows_it:
+            await master.see(0, 1)
+        await master.acting.look()
     assert (master.switch.log[-1], master.acting.doubt()) == ("start", None)
 
 
