@@ -37,7 +37,7 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection
-from maxq.store.compaction.compaction_store import CompactionStore
+from maxq.store.compaction.compaction_store import CompactionStore, LackingQueue
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.deletions import Deletions
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -91,6 +91,20 @@ def connection(fake: FakeConnection) -> Connection:
     return cast(Connection, fake)
 
 
+class NoCompaction:
+    """Stands for the compacted queues of a store that has none."""
+
+    topics: frozenset[str] = frozenset()
+
+    @staticmethod
+    def lacking() -> list[LackingQueue]:
+        return []
+
+    @staticmethod
+    def position(topic: str, queue_id: int) -> None:
+        return None
+
+
 @dataclass
 class FakeStore:
     """Queues as lists of store times, oldest first, and the offset of the first of them."""
@@ -105,7 +119,7 @@ class FakeStore:
     incarnations: dict[str, int] = field(default_factory=dict)
     topics: dict[bytes, None] = field(default_factory=dict)
     least_taken: int = 0  # in tests that need no messages
-    compaction: CompactionStore | None = None
+    compaction: CompactionStore = field(default_factory=lambda: cast(CompactionStore, NoCompaction()))
     may_lack_messages: bool = False
     deletions: Deletions = field(default_factory=lambda: Deletions(SimDisk(SimRng(0), SimClock()), PurePath("/")))
 

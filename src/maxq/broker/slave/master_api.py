@@ -239,6 +239,13 @@ class MasterApi:
         next_offset = PullMessageResponseHeader.decode(answer.ext).next_begin_offset
         return next_offset, bytes(answer.body_bytes) if answer.code == ResponseCode.SUCCESS else b""
 
+    async def compacted_to(self, address: str, topic: str, queue_id: int) -> int | None:
+        """Fetch the message offset up to which the master has compacted a queue (31); None if it does not say, as
+        RocketMQ's brokers."""
+        ext = {"topic": topic, "queueId": str(queue_id)}
+        answer = await self._answer(address, RequestCode.GET_MIN_OFFSET, _TIMEOUT_MS, ext)
+        return parse_long(answer.ext.get("maxqCompactedTo", ""))
+
     # --- tables in pages ----------------------------------------------------------------------------------------------
 
     async def _table(self, address: str, paging: _Paging[_Table], known: DataVersion) -> _Table | None:

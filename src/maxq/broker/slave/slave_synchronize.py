@@ -47,7 +47,7 @@ from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.runtime.background import count_failure
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
-from maxq.store.compaction.compaction_store import CompactionStore
+from maxq.store.compaction.compaction_store import CompactionStore, LackingQueue
 from maxq.store.log.deletions import Deletions
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ _LOOK_SECONDS: Final = 0.02
 _LONG_LOOKS: Final = 150
 #: Milliseconds for which a slave may be without a compared link before this counts as a failure.
 _JOIN_MS: Final = 10_000
+#: Milliseconds between two questions where the master's log begins, while there are compaction topics.
+_LOG_BEGINS_MS: Final = 600_000
 #: Most topics that one line of the log names.
 _NAMED: Final = 20
 
@@ -182,6 +184,9 @@ class SlaveSynchronize:
         self._apart_since_ms: int | None = None
         # for steps that the end of the link interrupts: monotonic ms since the last success
         self._cut_off_since_ms: dict[str, int] = {}
+        # compacted queues that are being copied → up to where the master had compacted them when that began
+        self._copied_at: dict[tuple[str, int], int | None] = {}
+        self._log_begins_due_ms = 0  # monotonic: when the master is asked next where its log begins
         self.rounds = 0  # rounds that were finished without a failure
 
     @property
@@ -195,6 +200,8 @@ class SlaveSynchronize:
             return
         log.info("the master is %s now, was %s", address or "unknown", self._master_address or "unknown")
         self._master_address = address
+        self._copied_at.clear()
+        self._log_begins_due_ms = 0
         self._wanted.set()
         if self._task is not None:
             self._task.cancel()  # it may be waiting for a master that is gone; nothing else copies a table meanwhile
@@ -592,20 +599,33 @@ class SlaveSynchronize:
         """Copy messages of compaction topics that are older than this broker's log."""
         compaction = self._own_log.compaction
         assert compaction is not None
+        now_ms = self._clock.monotonic_ms()
+        if compaction.topics and now_ms >= self._log_begins_due_ms:
+            log_begins = await self._ask(self._api.min_physical_offset(address))
+            compaction.master_log_begins = 0 if log_begins is None else log_begins
+            self._log_begins_due_ms = now_ms + _LOG_BEGINS_MS
         for queue in compaction.lacking():
-            offset = queue.next_offset
-            while offset < queue.low:
-                compacted = self._api.compacted(address, queue.topic, queue.queue_id, offset)
-                next_offset, records = await self._ask(compacted)
-                offset = next_offset if next_offset > offset else queue.low
-                compaction.adopt(queue, memoryview(records), offset)
-            log.info(
-                "%s-%d: copied the messages that master %s has kept below offset %d",
-                queue.topic,
-                queue.queue_id,
-                address,
-                queue.low,
-            )
+            if await self._copy_compacted(address, compaction, queue):
+                log.info("%s-%d: copied the messages that master %s has kept below offset %d",
+                         queue.topic, queue.queue_id, address, queue.low)  # fmt: skip
+
+    async def _copy_compacted(self, address: str, compaction: CompactionStore, queue: LackingQueue) -> bool:
+        """Copy a queue from the master, perhaps over several rounds. Returns False if the master has compacted it
+        meanwhile: then a message that deletes a key may be gone there, and the message before it was copied. The next
+        round begins again. Copies from before this process are of no known moment, and stay."""
+        topic, queue_id, offset = queue.topic, queue.queue_id, queue.next_offset
+        if not offset:
+            self._copied_at[topic, queue_id] = await self._ask(self._api.compacted_to(address, topic, queue_id))
+        while offset < queue.low:
+            next_offset, records = await self._ask(self._api.compacted(address, topic, queue_id, offset))
+            offset = next_offset if next_offset > offset else queue.low
+            if offset >= queue.low and (topic, queue_id) in self._copied_at:
+                compacted_to = await self._ask(self._api.compacted_to(address, topic, queue_id))
+                if self._copied_at.pop((topic, queue_id)) != compacted_to:
+                    await compaction.copy_anew(queue)
+                    return False
+            compaction.adopt(queue, memoryview(records), offset)
+        return True
 
     async def _sync_delay_offsets(self, address: str) -> None:
         """Copy the master's table of delivery offsets, unless it covers deliveries that this log may not have yet: if

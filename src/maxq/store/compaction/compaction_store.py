@@ -55,6 +55,8 @@ class CompactionStore:
     Attributes:
         topics: the compaction topics there are; the broker keeps it.
         compactions: compactions done since start.
+        master_log_begins: on a slave, the physical offset at which its master's log begins; 0 until it is known.
+            Readers of both learn of a deleted key as long as the master's log has the message that deletes it.
         failures: topic and queue id → why a queue waits.
     """
 
@@ -79,6 +81,7 @@ class CompactionStore:
         self._lock = asyncio.Lock()  # flushing, compaction and deletion exclude each other
         self.topics: set[str] = set()
         self.compactions = 0
+        self.master_log_begins = 0
         self.failures: dict[tuple[str, int], str] = {}
 
     # --- life ---
@@ -369,7 +372,22 @@ class CompactionStore:
         if found.next_offset >= queue.low:
             self._complete.add(key)
 
+    async def copy_anew(self, queue: LackingQueue) -> None:
+        """Forget what was adopted of a queue, because it is of no one moment: the master has compacted meanwhile."""
+        async with self._lock:
+            found = self._logs.get((queue.topic, queue.queue_id))
+            if found is not None and found.is_replacing:
+                await self._replace(found)
+            if found is not None:
+                await self._take_again(found, 0)
+
     # --- reading ---
+
+    def position(self, topic: str, queue_id: int) -> int | None:
+        """Return the message offset up to which a queue is compacted, -1 if it never was; None if it is not known as
+        one of a compaction topic."""
+        found = self._logs.get((topic, queue_id)) if topic in self.topics else None
+        return None if found is None else found.position
 
     def get_message(
         self,
@@ -413,6 +431,8 @@ class CompactionStore:
                 return False
             began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)
             log_begins = self._commit_log.min_offset
+            if self._context.config.broker_role == "SLAVE":
+                log_begins = min(log_begins, self.master_log_begins)
             made = await self._context.jobs.run(found.rewrite, closed, log_begins, threads=TOOLS)
             if await self._are_copied_again(found, made.damaged):
                 return False

@@ -22,6 +22,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingCommand
 from maxq.protocol.json import json_dialect
 from maxq.remoting.client import RemotingClient
+from maxq.store.compaction.compaction_store import CompactionStore, LackingQueue
 from maxq.store.log.deletions import Deletions
 from maxq.store.message_store import MessageStore
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection
@@ -876,3 +877,62 @@ async def test_offsets_of_a_member_that_knows_of_less_of_the_log_are_not_taken()
     assert await scene.synchronize.sync_all()
     assert scene.synchronize.rounds == 1
     assert scene.slave.offsets.query_offsets("G", "T") == {0: 3}
+
+
+class Compacted:
+    """Stands for the compacted queues of a slave that lacks the messages of one below offset 6."""
+
+    topics = frozenset({"T"})
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self.copied: list[bytes] = []
+        self.master_log_begins = 0
+
+    def lacking(self) -> list[LackingQueue]:
+        return [LackingQueue("T", 0, self.next_offset, 6)] if self.next_offset < 6 else []
+
+    def adopt(self, queue: LackingQueue, records: memoryview, next_offset: int) -> None:
+        self.copied.append(bytes(records))
+        self.next_offset = next_offset
+
+    async def copy_anew(self, queue: LackingQueue) -> None:
+        self.copied.clear()
+        self.next_offset = 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_compacted_queue_that_the_master_compacts_meanwhile_is_copied_anew(fails: bool) -> None:
+    """What deletes a key may be gone there, and its message was copied."""
+    scene, compacted = Scene(), Compacted()
+    scene.log.compaction = cast(CompactionStore, compacted)
+    compacted_to, pulls = 10, itertools.count(1)
+
+    def min_offset(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(ext={"offset": "0", "maxqCompactedTo": str(compacted_to)})
+
+    def pull(request: RemotingCommand) -> RemotingCommand:
+        nonlocal compacted_to
+        offset, number = int(request.ext["queueOffset"]), next(pulls)
+        if number == 2 and fails:
+            raise RemotingConnectError("the master is away for a moment")
+        compacted_to = 20 if number >= 2 else 10
+        ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": str(offset + 3), "minOffset": "0", "maxOffset": "9"}
+        return request.reply(ext=ext, body=b"%d from %d;" % (offset, compacted_to))
+
+    scene.client.answers |= {31: min_offset, 11: pull}
+    for _ in range(3):
+        await scene.synchronize.sync_all()
+    assert compacted.copied == [b"0 from 20;", b"3 from 20;"]
+
+
+async def test_a_slave_with_compaction_topics_knows_where_its_masters_log_begins() -> None:
+    scene, compacted = Scene(), Compacted()
+    scene.log.compaction = cast(CompactionStore, compacted)
+    compacted.next_offset = 6
+    table = json_dialect.dumps({"table": {"commitLogMinOffset": "4096"}})
+    scene.client.answers[28] = lambda request: request.reply(body=table)
+    for _ in range(3):
+        assert await scene.synchronize.sync_all()
+    assert compacted.master_log_begins == 4096
+    assert scene.client.codes().count(28) == 1

@@ -249,6 +249,39 @@ async def test_an_empty_body_deletes_its_key_and_goes_with_its_record(tmp_path: 
     store.close()
 
 
+async def test_a_slave_keeps_what_deletes_a_key_as_long_as_its_masters_log_has_it(tmp_path: Path) -> None:
+    """It takes it from the master's compacted queue, and its own log begins later."""
+    master = compacting(tmp_path / "master")
+    put(master, "gone", b"something")
+    put(master, "gone", b"")
+    while master.commit_log.max_offset < 65_536:
+        assert master.put_message(message("OTHER", body=bytes(8_000))).ok
+    fill(master)
+    await master.flush()
+    wanted = kept(master)
+    slave = compacting(tmp_path / "slave", broker_role="SLAVE")
+    data = master.commit_log.get(65_536, master.commit_log.max_offset - 65_536)
+    assert data is not None
+    slave.append_from_master(65_536, data)
+    await slave.flush()
+    (queue,) = slave.compaction.lacking()
+    result = master.get_message("g", "T", 0, 0, 32, None)
+    slave.compaction.adopt(queue, memoryview(b"".join(result.buffers)), result.next_begin_offset)
+    assert kept(slave) == wanted
+    assert await compacted(slave)
+    assert kept(slave)[0] == (1, "gone", b"")
+    slave.compaction.master_log_begins = 65_536
+    fill(master)
+    end = slave.commit_log.max_offset
+    more = master.commit_log.get(end, master.commit_log.max_offset - end)
+    assert more is not None
+    slave.append_from_master(end, more)
+    assert await compacted(slave)
+    assert "gone" not in {key for _, key, _ in kept(slave)}
+    for store in (master, slave):
+        store.close()
+
+
 async def test_repeated_compaction_stays_right_and_small(tmp_path: Path) -> None:
     store = compacting(tmp_path)
     sent: list[tuple[int, str, bytes]] = []

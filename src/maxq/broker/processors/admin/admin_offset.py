@@ -74,11 +74,13 @@ class AdminOffsetProcessor(RequestProcessor):
 
     def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer GET_MIN_OFFSET (31). The answer is 0 for a queue without messages, because Java creates the queue at
-        the request, and tools then refuse less."""
+        the request, and tools then refuse less. The field `maxqCompactedTo` of a compacted queue changes with each
+        compaction: a slave that copies the queue asks for it."""
         fields = HeaderFields(request.ext)
-        topic = fields.required_str("topic")
-        offset = self._store.min_offset(topic, fields.required_int("queueId"))
-        return request.reply(ext={"offset": str(max(offset, 0))} | self._incarnation(topic))
+        topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
+        ext = {"offset": str(max(self._store.min_offset(topic, queue_id), 0))} | self._incarnation(topic)
+        compacted_to = self._store.compaction.position(topic, queue_id)
+        return request.reply(ext=ext if compacted_to is None else ext | {"maxqCompactedTo": str(compacted_to)})
 
     def _incarnation(self, topic: str) -> dict[str, str]:
         """Return the field `incarnation` of an answer: a number that changes when the topic is deleted, the same on
