@@ -349,6 +349,7 @@ class CleanService:
                 if name not in keep and not is_system_queue(name) and not name.startswith(LMQ_PREFIX):
                     found.add(name)
                 await turns.rest()
+        found |= {name for name, _ in self._queues.batch_queues if not is_system_queue(name)}
         return {name for name in found if name not in keep}
 
     async def finish_deletion(self, topics: set[str]) -> None:

@@ -34,6 +34,6 @@ class CompactionTopics:
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         """Update the store's set for these topics."""
-        self._compacted.difference_update(deleted)
+        self._compacted.difference_update(deleted, (config.topic_name for config in changed))
         if self._settings.store.enable_compaction:
             self._compacted.update(config.topic_name for config in changed if is_compacted(config))
