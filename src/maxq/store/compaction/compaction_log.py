@@ -153,15 +153,16 @@ class CompactionLog:
 
     def _keep_all(self, segments: list[Segment]) -> None:
         """Keep the segments that have messages, in their order, and delete the others, the last one first: then a crash
-        never leaves a gap in front of a later segment."""
+        never leaves a gap in front of a later segment. Files that cannot be deleted now have no messages: the next
+        segment at their place takes them, or the next start deletes them."""
         self._segments = [segment for segment in segments if segment.count]
-        for segment in reversed(segments):
-            if not segment.count:
-                self._unflushed.discard(segment)
-                self._drop(segment)
         self.next_offset = self._segments[-1].last_offset + 1 if self._segments else 0
         self.durable_offset = min(self.durable_offset, self.next_offset)
         self.position = min(self.position, self.next_offset - 1)  # messages that come again must be compacted again
+        empty = [segment for segment in segments if not segment.count]
+        self._unflushed.difference_update(empty)
+        for segment in reversed(empty):
+            self._drop(segment)
 
     def cut(self, offset: int) -> None:
         """Remove messages at or behind `offset`, whose originals in the log were lost in a crash. Blocks."""
@@ -176,14 +177,22 @@ class CompactionLog:
         self._cut_segments(offset)
 
     def _cut_segments(self, offset: int) -> None:
-        for segment in self._segments:
-            if segment.last_offset >= offset:
-                segment.cut(offset)
-        self._keep_all(self._segments)
+        """Remove messages at or behind `offset`, the last ones first: if the disk refuses, or a crash comes, no later
+        message stays behind a gap."""
+        try:
+            for segment in reversed(self._segments):
+                if segment.last_offset >= offset:
+                    segment.cut(offset)
+        finally:
+            self._keep_all(self._segments)
 
     def copy_again(self, offset: int) -> None:
-        """Copy the messages from `offset` on once more, because one that the log lacked was restored. No replacement
-        may be under way. Blocks."""
+        """Copy the messages from `offset` on once more, because one that the log lacked was restored, or because a copy
+        is damaged. No replacement may be under way. Blocks.
+
+        Raises:
+            OSError: the disk refuses. Copies that were removed come again all the same.
+        """
         if self.next_offset > offset:
             self._cut_segments(offset)
             self.next_offset = offset

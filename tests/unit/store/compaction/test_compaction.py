@@ -779,6 +779,48 @@ def damage_copy(store: MessageStore, number: int, body: bytes) -> None:
     segment._log.write(unit.position + bytes(record).find(body), memoryview(b"XXXX"))
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("failing", ["cut", "delete"])
+async def test_no_message_is_missing_when_the_disk_fails_while_copies_are_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, is_killed: bool
+) -> None:
+    store = compacting(tmp_path)
+    for key, body in (("first", b"ee"), ("second", b"dd")):
+        put(store, key, body * 20)
+    sent = kept(store) + fill(store)
+    kept(store)
+    for _ in range(2):
+        sent += fill(store)
+        assert await compacted(store)
+    await store.compaction._flush("T", 0)
+    damage_copy(store, 1, b"dddd")
+    sent += fill(store)
+    calls = [0]
+
+    def second_fails(patched: Any) -> Any:
+        def call(*args: Any) -> None:
+            calls[0] += 1
+            if calls[0] == 2:
+                raise OSError(5, "Input/output error")
+            patched(*args)
+
+        return call
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        owner = Segment if failing == "cut" else CompactionLog
+        name = "cut" if failing == "cut" else "_drop"
+        patch.setattr(owner, name, second_fails(getattr(owner, name)))
+        await compacted(store)
+    if is_killed:
+        crash(store)
+        store = compacting(tmp_path)
+    sent += fill(store)
+    for _ in range(2):
+        await compacted(store)
+    assert newest(kept(store)) == newest(sent)
+    store.close()
+
+
 async def test_a_damaged_copy_costs_no_other_one_after_a_kill_when_the_log_has_none_of_them_any_more(
     tmp_path: Path,
 ) -> None:
