@@ -99,7 +99,9 @@ class SystemMappedRegion(MappedRegion):
         first, last = start - start % _PAGE, min(len(self._view), -(-end // _PAGE) * _PAGE)
         for begin, stop in self.data_ranges(first, last):
             for position in range(begin, stop, _COPY_STEP):
-                self.write(position, memoryview(bytes(self._view[position : min(position + _COPY_STEP, stop)])))
+                end = min(position + _COPY_STEP, stop)
+                self.load(position, end)  # refuses what a touch would end the process for
+                self.write(position, memoryview(bytes(self._view[position:end])))
         self._file.written_again()
 
     def populate(self, start: int, end: int) -> None:

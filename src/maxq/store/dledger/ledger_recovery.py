@@ -31,7 +31,7 @@ from maxq.store.dledger.entries_cy import (
 )
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
 from maxq.store.dledger.ledger_index import UNIT_SIZE, LedgerIndex
-from maxq.store.files.mapped_file import MappedFile, clear
+from maxq.store.files.mapped_file import MappedFile, bring_in, clear
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +136,7 @@ class LedgerRecovery:
         start = self._unsure_from = self._durable_position()
         for file in self._files:
             if file.end_offset > start:
+                bring_in(file)
                 file.region.write_again(max(0, start - file.file_from_offset), file.file_size)
         first_unit = (self._checkpoint.end_index + 1) * UNIT_SIZE
         for file in self._index.files.files:
@@ -255,6 +256,7 @@ class LedgerRecovery:
         end = _End(0, 0, -1, -1, STOP_END)
         for number in range(first_number, len(files)):
             file = files[number]
+            bring_in(file)
             start, before = self._start_of(file), index
             if index == ANY_INDEX and not self._is_start(file):
                 return _End(number, start, -1, 0, STOP_BAD)

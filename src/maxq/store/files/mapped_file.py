@@ -1,12 +1,15 @@
 """One fixed-size file of a queue of files, mapped on first use (DefaultMappedFile.java)."""
 
 from pathlib import PurePath
-from typing import Protocol
+from typing import Final, Protocol
 
+from maxq.errors import StoreRefusedError
 from maxq.runtime.interfaces import Disk, MappedRegion
 
 OS_PAGE_SIZE = 4096
 
+#: Bytes that are loaded together.
+AT_ONCE: Final = 8 << 20
 #: Zeros are compared and written in pieces of this size.
 _ZEROS = bytes(1 << 20)
 
@@ -184,3 +187,25 @@ def clear(region: MappedRegion, start: int, end: int) -> None:
                 if bytes(view[piece : piece + len(zeros)]) != zeros:
                     view[piece : piece + len(zeros)] = zeros
     region.flush(start, end)
+
+
+def bring_in(file: MappedFile, most: int | None = None) -> None:
+    """Load the file, or its first `most` bytes, in large steps: all of it will be looked at, and a touch of a page that
+    the device cannot read would end the process (SIGBUS) without a word.
+
+    Raises:
+        StoreRefusedError: the device cannot read a part of it.
+    """
+    for begin, stop in file.region.data_ranges(0, min(most or file.file_size, file.file_size)):
+        for position in range(begin, stop, AT_ONCE):
+            end = min(position + AT_ONCE, stop)
+            try:
+                file.region.load(position, end)
+            except OSError as error:
+                raise StoreRefusedError(
+                    f"{file.path}: the device cannot read all of bytes {position} to {end} ({error}). Copy the file "
+                    "with a tool that leaves zeros where it can read nothing (ddrescue), put "
+                    "the copy in its place, and start again: the start then names what is lost, and keeps the rest. "
+                    "Where another broker has a copy of the log, as a slave has of its master's, take the file from "
+                    "there instead."
+                ) from error

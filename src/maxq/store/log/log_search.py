@@ -1,6 +1,7 @@
 """Searches of the log: for records whose properties hold some bytes, in steps that a running loop can take one by one,
 and for the next good record behind damage."""
 
+import logging
 import struct
 from array import array
 from collections.abc import Iterator
@@ -9,8 +10,11 @@ from typing import Final
 from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, ENTRY_MAGIC
 from maxq.protocol.message.record_layout import MAGIC, MAGIC_START
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.files.mapped_file import AT_ONCE
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
+
+log = logging.getLogger(__name__)
 
 _ROWS: Final = 2048
 _HEAD: Final = struct.Struct(">ii")
@@ -25,8 +29,8 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
 
     Yields:
         Results from a few thousand records, perhaps none; other work may run between two steps. Where no record
-        follows, the search goes on with the next file: the rest of a file may be too short for a DLedger header, or
-        damaged.
+        follows, the search goes on with the next file: the rest of a file may be too short for a DLedger header,
+        damaged, or unreadable, which is logged.
     """
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
     offset = max(start, commit_log.min_offset)
@@ -35,12 +39,20 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
         if file is None:
             return
         begin = offset - file.file_from_offset
-        stop_at = min(commit_log.max_offset - file.file_from_offset, file.file_size)
-        view = file.view
-        if commit_log.record_offset(offset) == offset:
-            count, after, _ = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
-        else:
-            count, after = _scan_entries(view, begin, stop_at, file.file_from_offset, rows)
+        written = min(commit_log.max_offset - file.file_from_offset, file.file_size)
+        view, count, after = file.view, 0, begin
+        for stop_at in (min(begin + AT_ONCE, written), written):  # one record may be longer than a step
+            try:
+                file.region.bring_in(begin, stop_at)
+            except OSError as error:
+                log.error("%s from byte %d on is not searched: %s", file.path, begin, error)
+                break
+            if commit_log.record_offset(offset) == offset:
+                count, after, _ = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
+            else:
+                count, after = _scan_entries(view, begin, stop_at, file.file_from_offset, rows)
+            if after > begin:
+                break
         yield _holding(view, rows, count, needle)
         offset = file.file_from_offset + after if after > begin else file.end_offset
 

@@ -13,12 +13,18 @@ from typing import Final
 
 from maxq.store.context.store_context import StoreContext
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
-from maxq.store.files.mapped_file import clear
+from maxq.store.files.mapped_file import bring_in, clear
 from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.recovery.damage import DamagedPlace
-from maxq.store.recovery.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end, place_of
+from maxq.store.recovery.log_scanner import (
+    LogScan,
+    LogScanner,
+    first_store_timestamp,
+    lacks_its_end,
+    place_of,
+)
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.unverified_record import UnverifiedRecord
 
@@ -89,6 +95,7 @@ class LogRecovery:
         start = max(self._report.checked_from, durable)
         for file in self._commit_log.files.files:
             if file.end_offset > start:
+                bring_in(file)
                 file.region.write_again(max(0, start - file.file_from_offset), file.file_size)
 
     def _leave_to_the_master(self, scan: LogScan) -> None:

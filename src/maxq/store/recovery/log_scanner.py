@@ -12,17 +12,15 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import field
 
-from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.store.context.progress import Progress, no_progress
-from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file import AT_ONCE, MappedFile, bring_in
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.log_search import find_record
 from maxq.store.recovery.damage import DamagedPlace, DamagedRange
 
 _ROWS = 4096
-_STEP = 8 << 20  # bytes that are loaded at once
 _SCANNING = "checking the log"  # title of this step for listeners of progress
 _SECTOR = 512
 _NO_SECTOR = bytes(_SECTOR)
@@ -115,7 +113,7 @@ class LogScanner:
             The position where its good part ends, and why (a STOP_ code); STOP_END if the log goes on in the next file.
         """
         view, size = file.view, file.file_size
-        _bring_in(file)
+        bring_in(file)
         position = 0
         while True:
             count, after, stop = record_cy.scan(
@@ -203,28 +201,6 @@ class LogScanner:
         return any(find_record(file.region, 0, file.file_from_offset) >= 0 for file in self._files[number + 1 :])
 
 
-def _bring_in(file: MappedFile) -> None:
-    """Load the file, in large steps: all of it will be looked at, and a touch of a page that the device cannot read
-    would end the process (SIGBUS) without a word.
-
-    Raises:
-        StoreRefusedError: the device cannot read a part of it.
-    """
-    for begin, stop in file.region.data_ranges(0, file.file_size):
-        for position in range(begin, stop, _STEP):
-            end = min(position + _STEP, stop)
-            try:
-                file.region.load(position, end)
-            except OSError as error:
-                raise StoreRefusedError(
-                    f"{file.path}: the device cannot read all of bytes {position} to {end} ({error}). Copy the file "
-                    "with a tool that leaves zeros where it can read nothing (ddrescue), put "
-                    "the copy in its place, and start again: the start then names what is lost, and keeps the rest. "
-                    "Where another broker has a copy of the log, as a slave has of its master's, take the file from "
-                    "there instead."
-                ) from error
-
-
 def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:
     return DamagedRange(
         file.file_from_offset, position, end - position, _REASONS[stop], scan.last_store_timestamp, None,
@@ -263,7 +239,12 @@ def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
 
 
 def first_store_timestamp(file: MappedFile) -> int:
-    """Return the store time of the first record of a file; 0 if there is no good one."""
+    """Return the store time of the first record of a file; 0 if there is no good one.
+
+    Raises:
+        StoreRefusedError: the device cannot read it.
+    """
+    bring_in(file, AT_ONCE)
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, _, _ = record_cy.scan(file.view, 0, file.file_size, file.file_from_offset, rows, check_crc=False)
     return rows[record_cy.C_STORE_TIMESTAMP] if count else 0

@@ -93,7 +93,7 @@ def test_a_pull_of_what_the_disk_cannot_read_is_refused_and_its_neighbours_are_g
     assert_survives(work)
 
 
-def test_what_asks_for_single_records_is_refused(tmp_path: Path) -> None:
+def test_what_asks_for_single_records_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = filled(tmp_path, again=True)
     place = store.queue_units("T", 0, 20, 1)[0][0]
     lose(store)
@@ -105,6 +105,8 @@ def test_what_asks_for_single_records_is_refused(tmp_path: Path) -> None:
         refused(lambda: store.offset_by_time("T", 0, 1_700_000_000_001, BoundaryType.UPPER))
         refused(lambda: store.query_message("T", "k20", 10, 0, 1 << 62))
         refused(lambda: store.log_bytes(place, 100))
+        found = [offset for step in store.records_with(b"KEYS", 0) for offset in step]
+        assert found and min(found) >= 65_536 and "is not searched" in caplog.text
         assert store.select_one_message(0) is not None
 
     assert_survives(work)
@@ -143,13 +145,19 @@ def test_a_timer_message_that_the_disk_cannot_read_is_passed_over_with_a_line_in
     assert_survives(work)
 
 
-def test_a_start_names_the_place_that_the_disk_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_names_the_place_that_the_disk_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_clean: bool
+) -> None:
     asyncio.run(filled(tmp_path).shutdown())
+    if not is_clean:
+        (tmp_path / "abort").touch()
+        (tmp_path / "checkpoint").unlink()
 
     def load(region: SystemMappedRegion, start: int, end: int) -> None:
         if len(region.view) == 65_536 and start <= _CUT_AT < end:
             raise OSError(5, "the device cannot read it")
 
     monkeypatch.setattr(SystemMappedRegion, "load", load)
-    with pytest.raises(StoreRefusedError, match=r"00000000000000000000: the device cannot read .*ddrescue"):
+    with pytest.raises(StoreRefusedError, match=r"\d{20}: the device cannot read .*ddrescue"):
         filled(tmp_path)
