@@ -100,7 +100,7 @@ class SystemMappedRegion(MappedRegion):
         for begin, stop in self.data_ranges(first, last):
             for position in range(begin, stop, _COPY_STEP):
                 end = min(position + _COPY_STEP, stop)
-                self.load(position, end)  # refuses what a touch would end the process for
+                self.bring_in(position, end)  # refuses what a touch would end the process for
                 self.write(position, memoryview(bytes(self._view[position:end])))
         self._file.written_again()
 

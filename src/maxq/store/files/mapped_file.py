@@ -200,7 +200,7 @@ def bring_in(file: MappedFile, most: int | None = None) -> None:
         for position in range(begin, stop, AT_ONCE):
             end = min(position + AT_ONCE, stop)
             try:
-                file.region.load(position, end)
+                file.region.bring_in(position, end)
             except OSError as error:
                 raise StoreRefusedError(
                     f"{file.path}: the device cannot read all of bytes {position} to {end} ({error}). Copy the file "

@@ -159,5 +159,6 @@ def test_a_start_names_the_place_that_the_disk_cannot_read(
             raise OSError(5, "the device cannot read it")
 
     monkeypatch.setattr(SystemMappedRegion, "load", load)
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
     with pytest.raises(StoreRefusedError, match=r"\d{20}: the device cannot read .*ddrescue"):
         filled(tmp_path)
