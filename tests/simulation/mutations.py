@@ -102,9 +102,20 @@ def _put_what_goes_round(self: TimerMessageStore, record: TimerRecord, not_befor
     return _move(self, record, not_before_ms) if not_before_ms else self.put(record)
 
 
+_verify = CompactionLog._verify
+
+
 def _plan_everything(self: CompactionLog, flushed: int) -> list[Segment]:
     closed = self._segments[:-1]
     return closed if closed and closed[-1].last_offset > self.position else []
+
+
+async def _taken_again_at_once(self: CompactionStore, found: CompactionLog, offset: int) -> None:
+    found.copy_again(offset)
+
+
+def _verified_from_the_first(self: CompactionLog, segment: Segment, log_has_from: int) -> bool:
+    return _verify(self, segment, 0)
 
 
 def _agrees(self: IndexFile, *, exactly: bool) -> bool:
@@ -402,6 +413,12 @@ MUTATIONS: Final = {
     ),
     "compaction takes what is not durable": Mutation("compaction", 27, ((CompactionLog, "plan", _plan_everything),)),
     "what the log has lost stays compacted": Mutation("compaction", 1302, ((CompactionStore, "_cut_lost", _nothing),)),
+    "copies that were taken again count as compacted after a start": Mutation(
+        "compaction", 7, ((CompactionStore, "_take_again", _taken_again_at_once),)
+    ),
+    "a damaged copy costs those behind it that the log has no more": Mutation(
+        "compaction", 57, ((CompactionLog, "_verify", _verified_from_the_first),)
+    ),
     "segments behind lost units count": Mutation("compaction", 25, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
         "store-faults", 0, ((IndexFile, "agrees_with_entries", _agrees),)
@@ -599,7 +616,7 @@ MUTATIONS: Final = {
     "a delayed message whose extension unit is lost is due at once": Mutation(
         "delay-settings", 20, ((StoreScheduleQueue, "_with_due_time", _as_it_is),)
     ),
-    "files are replaced before that is written down": Mutation("compaction", 6, ((Replacement, "commit", _nothing),)),
+    "files are replaced before that is written down": Mutation("compaction", 1, ((Replacement, "commit", _nothing),)),
 }
 
 

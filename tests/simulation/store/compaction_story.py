@@ -1,11 +1,12 @@
-"""One seed, one story of a compacted topic: its store lives on a disk of which every call can fail, compacts, dies in
-some way and starts again; of every key the newest message is there.
+"""One seed, one story of a compacted topic: its store lives on a disk of which every call can fail and a bit flips now
+and then, compacts, dies in some way and starts again; of every key the newest message is there.
 
 The rules, after every start and at the end:
 
 * what a reader gets is in the order of its places, each message as it was sent at that place;
 * of every key the newest message that was durable is there, or a newer one; none, if that deletes its key;
-* when the disk works again a compaction succeeds, and leaves each key once, but for what is being written.
+* when the disk works again a compaction succeeds, and leaves each key once, but for what is being written; of a
+  message whose copy was damaged there is a whole one, if the log has it.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import StoreRefusedError
+from maxq.errors import RemoteProtocolError, StoreRefusedError
 from maxq.protocol.message.message import decode_records
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.context.store_context import StoreIdentity
@@ -72,6 +73,8 @@ class CompactionStory:
         self._store: MessageStore | None = None
         self._number = 0
         self._tried: set[tuple[str, bytes]] = set()
+        self._flipped: set[int] = set()  # queue offsets of messages of whose copy a bit was changed
+        self._damaged: set[int] = set()  # of those that a reader was given damaged
 
     def run(self) -> None:
         """Live, die, start again; in the last life the disk works."""
@@ -122,6 +125,8 @@ class CompactionStory:
         if self._number and rng.fork("copies").chance(0.5):
             await asyncio.sleep(_FLUSHED_S)  # what is copied now is judged before anything newer comes
             self._judge(store)
+        if (bit := rng.fork("bit")).chance(0.15):
+            self._flip_a_bit(store, bit)
         if "operation" in ending:
             world.disk.cut_power_after(rng.below(500), process_only="kill" in ending)
         expiries = rng.fork("expiries")
@@ -130,6 +135,9 @@ class CompactionStory:
             await asyncio.sleep(rng.choice((0.1, 0.7, 1.5, 4.0)))
             if expiries.chance(0.3):
                 await self._expire(store, expiries)
+                bit = rng.fork(f"bit {self._number}")
+                if bit.chance(0.2):
+                    self._flip_a_bit(store, bit)
             self._judge(store)
         self.marks |= {"compacted"} if store.compaction.compactions else set()
         self.marks |= {"a queue waited"} if store.compaction.failures else set()
@@ -145,6 +153,24 @@ class CompactionStory:
         else:
             world.disk.cut_power()
             raise PowerLoss
+
+    def _flip_a_bit(self, store: MessageStore, rng: SimRng) -> None:
+        """Damage the body of a message in a compacted queue."""
+        log = store.compaction.current(TOPIC, 0)
+        if log is None or log.is_replacing:
+            return
+        units = [(segment, unit) for segment in log._segments for unit in segment.units(0)]
+        if not units:
+            return
+        segment, unit = rng.choice(units)
+        record = segment.record(unit)
+        assert record is not None
+        body = decode_records(record)[0].body
+        if body:
+            self.disk.flip_bit(segment.log_path, unit.position + bytes(record).index(body), rng.below(8))
+            self._flipped.add(unit.offset)
+            self.history.append(f"a bit of the copy of message {unit.offset} flips")
+            self.marks.add("a bit flipped")
 
     async def _expire(self, store: MessageStore, rng: SimRng) -> None:
         """Days pass, in which the disk works but for one sync perhaps, and files of the log are deleted: of what was in
@@ -209,13 +235,19 @@ class CompactionStory:
 
     def _kept(self, store: MessageStore) -> list[tuple[int, str, bytes]]:
         found: list[tuple[int, str, bytes]] = []
+        self._damaged = set()
         offset = 0
         while True:
             result = store.get_message("g", TOPIC, 0, offset, 32, None)
             if result.status is not GetMessageStatus.FOUND:
                 return found
-            records = [record for buffer in result.buffers for record in decode_records(buffer, check_crc=True)]
-            found += [(record.queue_offset, record.keys or "", record.body) for record in records]
+            for buffer in result.buffers:
+                try:
+                    (record,) = decode_records(buffer, check_crc=True)
+                except RemoteProtocolError:
+                    self._damaged.add(decode_records(buffer)[0].queue_offset)
+                else:
+                    found.append((record.queue_offset, record.keys or "", record.body))
             assert result.next_begin_offset > offset
             offset = result.next_begin_offset
 
@@ -224,6 +256,7 @@ class CompactionStory:
         log = store.compaction.current(TOPIC, 0)
         end = 0 if log is None else log.next_offset
         kept = self._kept(store)
+        assert self._damaged <= self._flipped, f"damaged: {self._damaged - self._flipped}"
         places = [at for at, _, _ in kept]
         assert places == sorted(set(places)), f"out of order: {places}"
         for at, key, body in kept:
@@ -232,20 +265,33 @@ class CompactionStory:
                 f"message {at} was sent as {sent}, and is {key} {body!r}"
             )
         there = {key: at for at, key, _ in kept}
+        position = -1 if log is None else log.position
+        compacted = [key for at, key, _ in kept if at <= position]
+        assert len(set(compacted)) == len(compacted), f"compacted up to {position}, and keys are there twice: {kept}"
         for key, (at, body) in self._newest(end).items():
-            assert there.get(key, -1) >= at or not body, f"{key}: message {at} is lost, {there.get(key)} is there"
+            if at not in self._flipped:
+                assert there.get(key, -1) >= at or not body, f"{key}: message {at} is lost, {there.get(key)} is there"
 
     def _newest(self, end: int) -> dict[str, tuple[int, bytes]]:
-        return {key: (at, body) for at, (key, body) in sorted(self.sent.items()) if at < end}
+        """Of each key the newest message below this queue offset; not of one with a newer message if copies are being
+        taken again: the older message may have given way to it before."""
+        sent = sorted(self.sent.items())
+        newest = {key: (at, body) for at, (key, body) in sent if at < end}
+        later = {key for at, (key, _) in sent if at >= end} if self._flipped else set()
+        return {key: found for key, found in newest.items() if key not in later}
 
     async def _finish(self, store: MessageStore) -> None:
-        await asyncio.sleep(2.0)
-        await store.compaction.compact(TOPIC, 0)
+        before = store.compaction.compactions
+        for _ in range(3):  # one finds damaged copies, which are taken again before the next one
+            await asyncio.sleep(2.0)
+            await store.compaction.compact(TOPIC, 0)
         log = store.compaction.current(TOPIC, 0)
         assert not store.compaction.failures and log is not None and log.next_offset == store.max_offset(TOPIC, 0)
         self._judge(store)
-        closed = [(at, key) for at, key, _ in self._kept(store) if at <= log.position]
-        assert len({key for _, key in closed}) == len(closed), f"compacted, and keys are there twice: {closed}"
+        queue = store.queue(TOPIC, 0)
+        first = 0 if queue is None else queue.min_offset(store.min_physical_offset)
+        if store.compaction.compactions > before:
+            assert not [at for at in self._damaged if first <= at <= log.position]
 
 
 class CompactionSettingsStory(CompactionStory):
