@@ -680,6 +680,7 @@ class BrokerController:
         """Apply the deletion of topics at a physical offset, by this broker or its master."""
         self.offsets.take_deletion(topics, incarnation)
         self.transactions.metrics.forget(topics)
+        self.operations.retention.take_deletion(topics)
 
     def refresh_name_servers(self) -> None:
         """Take over the name servers that the settings name at present."""
@@ -814,6 +815,8 @@ class BrokerController:
             slave_until = self.store.max_physical_offset if was_slave else self.store_owner.slave_until
             self.offsets.begin_as_master(self.store.max_physical_offset)
             self.offsets.not_beyond(self.store.max_offset)
+            if self.table_records is None:
+                self.operations.retention.end_purges()
         self.groups.begin(slave_until)
         await run_blocking(self.store_owner.record, role, slave_until)
         self.topic_write_states.refresh_all()

@@ -349,6 +349,52 @@ async def test_a_topic_that_is_made_again_while_its_deletion_is_finished_has_its
     assert bool(broker.controller.store.queues.batch_queues) is (queue_type == "BatchCQ")
 
 
+@pytest.mark.parametrize("what", ["the end of the log is lost", "the topic is deleted, and its table is not written"])
+async def test_a_purge_hides_no_message_that_comes_after_a_start(start_broker: Start, what: str) -> None:
+    """The queue ends before the place that was purged up to: new messages get places below it."""
+    broker = await start_broker("store")
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    end = len(OLD) + (20 if what == "the end of the log is lost" else 0)
+    broker.create_topic("T", attributes={"+purged.offsets": f"0:{end} 1:0"})
+    await broker.controller.topics.persisted()
+    path = broker.folder / "config" / "topics.json"
+    before = path.read_bytes()
+    if what != "the end of the log is lost":
+        await delete(broker, "T")
+    await broker.stop()
+    path.write_bytes(before)
+    for number in range(2):
+        broker = await start_broker("store")
+        await send(broker, "T", NEW)
+        shown = await broker.pull_messages("T", len(OLD) if end > len(OLD) else 0)
+        assert [message.body for message in shown] == NEW * (number + 1)
+        await broker.stop()
+
+
+async def test_a_slave_does_not_hide_messages_of_a_new_topic_that_the_old_one_had_purged(
+    start_broker: Start, namesrv: str
+) -> None:
+    """The slave hears of the deletion by the log, and later of the new topic."""
+    master = await start_broker("master", namesrvAddr=namesrv)
+    master.create_topic("T")
+    await send(master, "T", OLD)
+    master.create_topic("T", attributes={"+purged.offsets": f"0:{len(OLD)}"})
+    slave = await start_slave(start_broker, namesrv)
+    await synchronized(slave)
+    await until_copied(master, slave)
+    purged = slave.controller.topics.topic_config_table["T"]
+    assert purged.attributes == {"purged.offsets": f"0:{len(OLD)}"}
+    slave.controller.slave_synchronize.set_master_address("")  # it hears of topics no more
+    assert master.controller.store.put_deletion(["T"]).ok
+    await until_copied(master, slave)
+    assert slave.controller.topics.topic_config_table["T"].attributes == {}
+    slave.controller.operations.retention.load()
+    await send(master, "T", NEW)
+    await until_copied(master, slave)
+    assert slave.controller.store.min_offset("T", 0) == 0
+
+
 async def test_a_consumer_of_the_deleted_topic_commits_nothing_to_the_new_one(start_broker: Start) -> None:
     """It has not pulled since, and does not know yet."""
     broker = await start_broker("store")

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.identity.role import SLAVE
-from maxq.broker.tables.attributes import BATCH_CQ, QUEUE_TYPE, TOPIC_ATTRIBUTES, alter_attributes
+from maxq.broker.tables.attributes import BATCH_CQ, PURGED, QUEUE_TYPE, TOPIC_ATTRIBUTES, alter_attributes
 from maxq.broker.tables.persistent_manager import PersistentManager, next_version, object_member
 from maxq.broker.tables.row_json import RowJson
 from maxq.broker.tables.topic import topic_validator as names
@@ -302,6 +302,21 @@ class TopicConfigManager(PersistentManager):
         known = self.topic_config_table.get(config.topic_name)
         current = None if known is None else known.attributes
         return replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))
+
+    def put_purges(self, purges: Mapping[str, str]) -> list[TopicConfig]:
+        """Give topics of the table another value of `purged.offsets`, or none if it is empty, and return those whose
+        value was another one. The caller calls listeners, and gives the table another version, as needed."""
+        changed = []
+        for topic, places in purges.items():
+            config = self.topic_config_table.get(topic)
+            if config is not None and config.attributes.get(PURGED, "") != places:
+                others = {name: text for name, text in config.attributes.items() if name != PURGED}
+                changed.append(replace(config, attributes=others | ({PURGED: places} if places else {})))
+        for config in changed:
+            self.topic_config_table[config.topic_name] = config
+        if changed:
+            self.request_persist()
+        return changed
 
     def update_order_topic_config(self, order_conf_by_topic: Mapping[str, str]) -> None:
         """Set the order flag of the topics that a name server lists as ordered."""

@@ -15,7 +15,7 @@ Topics with batch queues and compaction topics keep what their own rules say.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from maxq.broker.tables.attributes import CLEANUP_POLICY, PURGED, QUEUE_TYPE, RETENTION_BYTES, RETENTION_MS
@@ -42,6 +42,27 @@ class TopicRetention:
         """Hide messages by the topics' attributes, as far as their bounds are known quickly; the bounds in bytes follow
         with the first `look`."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
+
+    def end_purges(self) -> None:
+        """Let no purge hide messages that are still to come: where a queue of this master ends before the place that it
+        was purged up to, because a loss of power took the end of the log, or the table is from before the topic was
+        deleted, the purge ends there. Call it before `load`."""
+        purges = {}
+        for topic, config in self._topics.topic_config_table.items():
+            if PURGED in config.attributes:
+                ends = {queue: min(offset, self._store.max_offset(topic, queue))
+                        for queue, offset in purged_offsets(config).items()}  # fmt: skip
+                purges[topic] = " ".join(f"{queue}:{end}" for queue, end in ends.items() if end > 0)
+        if changed := self._topics.put_purges(purges):
+            self._topics.update_data_version()
+            log.warning("topics whose queues end before the places that they were purged up to: %s",
+                        ", ".join(config.topic_name for config in changed))  # fmt: skip
+
+    def take_deletion(self, topics: Collection[str]) -> None:
+        """Forget purges of topics that the log deletes: a slave's table may be from before the deletion, and would hide
+        messages of the new topic."""
+        if changed := self._topics.put_purges(dict.fromkeys(topics, "")):
+            self.topics_changed(changed, [])
 
     @property
     def limited(self) -> list[str]:
