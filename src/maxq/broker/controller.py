@@ -379,7 +379,11 @@ class BrokerController:
             self.address,
             is_active=lambda: self.failover.services.is_running,
             doubt=acting.doubt_of_state if self.dledger is None else self.dledger.doubt,
-            gives_way=lambda: acting.may_be_replaced() or acting.preparation() or self.popping.service.gives_way(),
+            gives_way=lambda: (
+                (None if self.address.is_master else acting.may_be_replaced())
+                or acting.preparation()
+                or self.popping.service.gives_way()
+            ),
             keeps=lambda request: self.send_relay is not None and self.send_relay.keeps(request),
             copied=self._tables_copied,
         )

@@ -115,7 +115,7 @@ class ActingMasterService:
         self._pre_online = pre_online
         self._notify_held = notify_held
         self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began
-        self._lease = RoleLease(env.settings, self._looked_ms)
+        self._lease = RoleLease(env.settings, env.own, self._looked_ms)
         self._is_out_because = ""  # why this master promises nothing until it has asked who is active
         self._began_ms = env.clock.wall_ms()  # of which life its stamps are
         self._tasks = PeriodicTasks()
@@ -165,8 +165,13 @@ class ActingMasterService:
 
     def doubt(self) -> str | None:
         """Return why this broker cannot be sure that it still is its group's active broker; None if it is sure."""
-        why = self.stood_still()
-        return self.may_be_replaced() if why is None else why
+        if not self._settings.broker.enable_slave_acting_master:
+            return None
+        now_ms = self._clock.monotonic_ms()  # in nearly all cases this is all: it is asked for each batch of requests
+        is_held = now_ms <= self._lease.sure_until_ms and not self._is_out_because
+        if is_held and now_ms - self._looked_ms <= self._sure_ms:
+            return None
+        return self.stood_still() or self.may_be_replaced()
 
     def doubt_of_state(self) -> str | None:
         """Return why others of the group are not to take what this broker has: another one may have acted since, which
@@ -190,10 +195,7 @@ class ActingMasterService:
             return None
         if self._is_out_because:
             return self._is_out_because
-        now_ms = self._clock.monotonic_ms()
-        why = self._lease.doubt(now_ms)
-        if why is None and self.group.own_id == MASTER_ID and self._lease.was_lost(now_ms):
-            why = "it was cut off for a while, and asks first who stood in for it"
+        why = self._lease.doubt(self._clock.monotonic_ms())
         return why if why is not None and self._registration.name_servers() else None
 
     @property

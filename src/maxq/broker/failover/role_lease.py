@@ -22,6 +22,7 @@ to have the same `brokerHeartbeatInterval`.
 
 from typing import Final
 
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.config.settings import BrokerSettings
 
 #: A broker that lives asks, and registers at a name server that lost it, within so many of its heartbeat intervals.
@@ -41,16 +42,21 @@ class RoleLease:
 
     Attributes:
         all_asked: everybody who may act in this broker's place was asked, or has had the time to hear of it.
+        sure_until_ms: no other broker acts until then, ms of this broker's monotonic clock; it is read for each batch
+            of requests.
     """
 
-    def __init__(self, settings: BrokerSettings, now_ms: int) -> None:
+    def __init__(self, settings: BrokerSettings, own: BrokerAddress, now_ms: int) -> None:
         self._settings = settings
+        self._own = own
         self._held_ms = now_ms  # when the newest of the facts began
         self._named_ms = _NEVER  # when the newest question began to which a name server named this broker
         self._grants: dict[int, int] = {}  # by id of the slave: its newest stamp
         self._was_lost = False
         self._named_since_ms: int | None = None  # while not all were asked
         self.all_asked = True
+        self.sure_until_ms = 0
+        self._set_end()
 
     @property
     def _others(self) -> int:
@@ -69,6 +75,7 @@ class RoleLease:
     def begin_to_act(self, *, all_asked: bool) -> None:
         """Note that this broker is the active one by what it was told last."""
         self.all_asked, self._named_since_ms = all_asked, None
+        self._set_end()
 
     def on_named(self, began_ms: int, now_ms: int) -> None:
         """Note that a name server, asked at `began_ms`, has named this broker as the one with the smallest id."""
@@ -95,6 +102,16 @@ class RoleLease:
         if began_ms > self._held_ms:
             self._was_lost |= began_ms - self._held_ms > patience_ms(self._settings)
             self._held_ms = began_ms
+        self._set_end()
+
+    def _set_end(self) -> None:
+        is_held = self.all_asked and not self._must_ask
+        end_ms = self._held_ms + self._sure_ms if is_held else _NEVER
+        self.sure_until_ms = end_ms if self._others else -_NEVER
+
+    @property
+    def _must_ask(self) -> bool:
+        return self._was_lost and self._own.is_master
 
     def is_named(self, now_ms: int) -> bool:
         """Return whether a name server has named this broker so recently that no other one acts by what it says."""
@@ -106,11 +123,13 @@ class RoleLease:
 
     def doubt(self, now_ms: int) -> str | None:
         """Return why another broker may act in the place of this one; None if none can."""
-        if not self._others:
+        if now_ms <= self.sure_until_ms:
             return None
         unheard_ms = now_ms - self._held_ms
         if unheard_ms > self._sure_ms:
             return (
                 f"for {unheard_ms} ms neither a name server nor all other brokers of its group said that it is active"
             )
-        return None if self.all_asked else "a broker that may act in its place could not be asked"
+        if self._must_ask:
+            return "it was cut off for a while, and asks first who stood in for it"
+        return "a broker that may act in its place could not be asked"
