@@ -269,7 +269,7 @@ class History:
         return found
 
     def _out_of_turn(self, answers: list[Told]) -> list[str]:
-        """Answers that stand between two of another broker that led all the time."""
+        """Return the answers of a broker that lie between two answers of another one which led all the time."""
         found = []
         by_broker: dict[str, list[Told]] = {}
         for one in answers:

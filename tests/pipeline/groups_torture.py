@@ -364,7 +364,7 @@ class Torture:
         print(f"round {number} {fault}: {told}, {len(self.traffic.heard)} heard", flush=True)
 
     def end(self) -> None:
-        """All are up: what there is in the end."""
+        """Start all brokers, and check what the group has in the end."""
         self.traffic.end()
         self._look("at the end")
         self._application.kill()

@@ -97,7 +97,7 @@ def _record(fields: list[str]) -> dict[str, Any]:
 
 
 def percentiles(values: Iterable[int]) -> list[int]:
-    """By nearest rank."""
+    """Return the percentiles of the values, each by the nearest rank."""
     ordered = sorted(values)
     return [ordered[max(math.ceil(share * len(ordered)) - 1, 0)] for share in PERCENTILES.values()]
 

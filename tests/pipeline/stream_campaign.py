@@ -140,7 +140,7 @@ class Model:
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query, and what the batches of a sink that replaces repeated ones have."""
+    """A query's checkpoint, and the batches of a sink that replaces repeated ones."""
 
     planned: list[OffsetsJson] = field(default_factory=list)
     committed: set[int] = field(default_factory=set)

@@ -100,7 +100,7 @@ class Outcome:
     kind: str
     marks: set[str] | Counter[str]
     failure: str = ""
-    seconds: float = 0.0  # of a processor
+    seconds: float = 0.0  # processor time
 
 
 def tell(seed: int, kind: str = "store") -> Outcome:

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from maxq.testing.sim_loop import SimLoop
 from tests.simulation.campaign import be_quiet, tell
 
-#: Steps of the loop of a story that `digest` looks at: enough for all parts of whole servers to have begun.
+#: Steps of a story that `digest` covers: enough for all parts of whole servers to have begun.
 STEPS: Final = 15_000
 
 

@@ -153,7 +153,8 @@ class Scene:
         await self.check_alice_is_connected()
 
     async def check_alice_is_connected(self) -> None:
-        """She is a member of her group. Who asks nothing for two minutes is cut off, and a walk may take longer."""
+        """Check that Alice is still a member of her group. A client without requests for two minutes is disconnected,
+        and a walk may take longer."""
         listed = await self.as_alice(RemotingCommand(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": OTHERS}))
         assert json.loads(listed.body_bytes)["consumerIdList"] == [ALICE_CLIENT]
 

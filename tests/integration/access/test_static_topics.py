@@ -44,7 +44,8 @@ class Pair:
         return await self.brokers[name].invoke(signed(RemotingCommand(code, dict(ext), body), who))
 
     async def make_static(self, topic: str, who: Credentials) -> list[int]:
-        """Codes of the answers. The queue of FIRST has MESSAGES, then comes that of SECOND."""
+        """Make a static topic, and return the codes of the answers. The queue of FIRST has MESSAGES, then comes that of
+        SECOND."""
         chain = [
             LogicQueueMappingItem(gen=0, queue_id=0, bname=FIRST, logic_offset=0, start_offset=0, end_offset=MESSAGES),
             LogicQueueMappingItem(gen=1, queue_id=0, bname=SECOND, logic_offset=MOVED_AT),

@@ -169,7 +169,7 @@ consume Every --group G_every_reads
 admin clusterList -i 1
 """
 
-#: What starts Spark; each takes seconds.
+#: Commands that start Spark; each takes seconds.
 ON_SPARK: Final = """
 sql {query}
 pipeline archive run {folder}/archive --topic Every

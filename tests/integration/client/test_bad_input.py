@@ -81,7 +81,7 @@ BAD: Final[dict[str, tuple[Make, str]]] = {
 
 #: Ways to have a producer: its sends take the common way, the general one, or wait for others.
 PRODUCERS: Final[dict[str, dict[str, Any]]] = {
-    "common way": {}, "general way": {"send_latency_enable": True}, "gathering": {"auto_batch": True},
+    "common way": {}, "slow path": {"send_latency_enable": True}, "gathering": {"auto_batch": True},
 }  # fmt: skip
 
 

@@ -187,7 +187,7 @@ class Soak:
 
 
 def grown(before: Held, now: Held) -> dict[str, tuple[int, int]]:
-    """What grew by more than is allowed: before, and now."""
+    """Return the counts that grew by more than is allowed: before, and now."""
     pairs = {field.name: (getattr(before, field.name), getattr(now, field.name)) for field in fields(Held)}
     return {name: (was, is_) for name, (was, is_) in pairs.items() if is_ > was + getattr(ALLOWED, name)}
 

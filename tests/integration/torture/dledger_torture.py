@@ -104,7 +104,7 @@ class DLedgerTorture(ReplicationTorture):
         await member.start()
 
     async def pause_the_leader(self) -> None:
-        """It may be longer than its followers' patience."""
+        """Pause the leader, perhaps for longer than its followers wait for it."""
         await self.paused(await self._leader(), up_to=4.0)
 
     async def pause_a_follower(self) -> None:
@@ -239,7 +239,7 @@ class DLedgerTorture(ReplicationTorture):
         await self._partitioned(leader, both_ways(leader.name, self._others(leader)))
 
     async def the_leader_hears_nobody(self) -> None:
-        """They hear it, until it notices."""
+        """Cut off all that the leader would hear, while the others still hear it, until it notices."""
         leader = await self._leader()
         await self._partitioned(leader, [(other, leader.name) for other in self._others(leader)])
 

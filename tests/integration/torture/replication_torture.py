@@ -185,7 +185,7 @@ class ReplicationTorture(ABC):
     # -- rounds --
 
     async def round(self, fault: Callable[..., Awaitable[None]]) -> None:
-        """Send, let `fault` happen, wait until all is well again, look."""
+        """Send, let `fault` happen, wait until the group is healthy again, and check it."""
         self.happened[fault.__name__] += 1
         async with self.senders.sending():
             await self.acknowledges_again()
@@ -198,7 +198,7 @@ class ReplicationTorture(ABC):
         self.senders.new.clear()
 
     def said_last(self) -> str:
-        """Some of what senders were told."""
+        """Return some of the answers that senders got."""
         return "\n".join(sorted(self.senders.reasons)[-5:])
 
     async def pause(self, *, up_to: float = 1.0) -> None:

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.interop
 
 FIRST: Final = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 PATIENT: Final = 30_000  # ms; a busy machine takes long for a TLS handshake
-#: How a client may be connected. Signatures and the binary header make sends go the general way.
+#: How a client may be connected. Signatures and the binary header make sends take the slow path.
 CLIENTS: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
     "tls": {"use_tls": "insecure"},

@@ -254,7 +254,7 @@ def test_verify_names_what_is_gone_harmed_or_late_and_a_new_run_mends_it(
 def test_an_archive_of_many_files_is_written_and_verified(
     spark: SparkSession, standalone: maxq.Standalone, producer: Producer, tmp_path: Path
 ) -> None:
-    """Files beyond a handful are looked at by tasks of Spark."""
+    """More than a handful of files are checked by tasks of Spark."""
     make(standalone, "Many")
     send(producer, "Many", 0, 0, 30)
     archive = replace(config(standalone, tmp_path, "Many"), rows_per_file=2)

@@ -82,7 +82,7 @@ def consumed(records: DataFrame) -> DataFrame:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """What naive.parse has of a record."""
+    """Return the fields of a row that the naive parser has as well."""
     found = {name: value for name, value in row.asDict().items() if value is not None}
     if "fault" in found:
         return {"fault": True}

@@ -505,7 +505,7 @@ class HaGroup:
                 assert excused, f"{node}: {reason}, and the master has lost nothing"
 
     def _check_kept(self, node: HaNode, before: Image, kept_end: int) -> None:
-        """What must survive did, and nothing else came in its place."""
+        """Check that everything that must survive did, and that nothing else has taken its place."""
         after = node.live_image()
         if kept_end <= before.start:
             return  # not one byte was sure

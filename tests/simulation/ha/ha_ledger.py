@@ -38,7 +38,7 @@ class HaLedger:
         return [sent for sent in self.messages if sent.acknowledged]
 
     def incarnation(self, topic: str) -> int:
-        """Where the topic was deleted last; 0: never."""
+        """Return the physical offset at which the topic was last deleted; 0: it never was."""
         return max((sent.physical_offset for sent in self.messages if sent.deletes == topic), default=0)
 
     def is_gone(self, sent: HaSent) -> bool:

@@ -45,13 +45,13 @@ class Hold:
 
 
 class PopPromises:
-    """Of one group and topic.
+    """The promises that pops, acks and changes of the invisible time have made to one group of a topic.
 
     Attributes:
-        sent: messages that must come.
-        given: how often each came.
-        done: acknowledged in time → when the answer came.
-        unsure: an ack was asked for.
+        sent: messages that must be delivered.
+        given: how often each was delivered.
+        done: message that was acknowledged in time → when the answer came.
+        unsure: messages whose ack was sent and not answered.
         by_earlier: the same as `done`, by a receipt by which a change was asked for whose answer was not heard.
     """
 

@@ -71,7 +71,7 @@ class RaftStory:
         return self.world.marks
 
     def run(self) -> None:
-        """Until the end; BrokenRuleError if a rule is broken."""
+        """Run the story to its end; raises BrokenRuleError if a rule is broken."""
         world = self.world
         for member in world.everyone:
             if "drift" in self.kinds:
@@ -152,7 +152,7 @@ class RaftStory:
         elif kind == "transfer":
             leaders = [member for member in world.everyone if member.role is Role.LEADER]
             if leaders:
-                if self._orders.chance(0.4):  # after who gave the order has given it up
+                if self._orders.chance(0.4):  # after the one who ordered it has given up
                     rpc_timeout_ms: int = _SMALL["rpc_timeout_ms"]
                     world.late_order_ms = rpc_timeout_ms + self._orders.below(200)
                 world.transfer(leaders[rng.below(len(leaders))], world.everyone[rng.below(len(world.everyone))])

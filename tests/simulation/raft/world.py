@@ -405,7 +405,7 @@ class World:
     # --- clients and operators ---
 
     def append(self, member: Member, values: Sequence[int]) -> None:
-        """A client sends a batch to `member`, which takes itself for the leader or not."""
+        """Send a client's batch to `member`, whether or not it considers itself the leader."""
         node = member.node
         if node is None or member.role is not Role.LEADER or member.paused_until > self.now:
             return

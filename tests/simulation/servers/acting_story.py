@@ -57,7 +57,7 @@ BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 NAME_SERVERS: Final = ("10.0.0.9", "10.0.0.8")
 NAMES: Final = ("master", "slave 1", "slave 2")
 NOT_ACTIVE_S: Final = 3.0
-#: A cut that nobody is replaced for.
+#: A cut of the network that is too short for a broker to be replaced.
 _SHORT_S: Final = 1.5
 _JUMP_MS: Final = 10_000
 #: What a master took back from its slaves is in its log, and so on its way to them, after that time.
@@ -727,7 +727,7 @@ class ActingStory:
         return found
 
     def _reign_of(self, fact: Fact) -> Reign | None:
-        """In which it was answered."""
+        """Return the reign in which a fact was answered."""
         own = [reign for reign in self._reigns
                if (reign.broker, reign.life) == (fact.broker, fact.life) and reign.began <= fact.ended]  # fmt: skip
         return own[-1] if own else None

@@ -23,7 +23,7 @@ _SENDS: Final = frozenset(
         RequestCode.END_TRANSACTION, RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2,
     }
 )  # fmt: skip
-#: What brokers send to producers of themselves.
+#: Requests that brokers send to producers on their own account.
 _TOLD: Final = frozenset({RequestCode.CHECK_TRANSACTION_STATE, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT})
 _REFUSALS: Final = (
     ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -43,7 +43,7 @@ class _End(asyncio.Protocol):
         self._on_end = on_end
         self._received = b""
         self._transport: asyncio.Transport | None = None
-        self._held: list[bytes] | None = []  # what is to be sent when the connection is made, or goes on
+        self._held: list[bytes] | None = []  # bytes to send when the connection is made, or continues
         self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -71,7 +71,7 @@ class Broker:
         self.store.load()
 
     def send(self) -> None:
-        """One batch: all in the log before the first is dispatched."""
+        """Send one batch, which is in the log before its first message is dispatched."""
         topic, rng = f"T{self.rng.below(3)}", self.rng
         bodies = [rng.bytes(rng.below(300)) for _ in range(rng.between(1, 6))]
         batch = encode_batch([Message(topic, body, {"KEYS": f"k{rng.below(9)}", "TAGS": "t"}) for body in bodies])

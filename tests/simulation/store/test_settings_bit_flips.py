@@ -51,7 +51,7 @@ async def send(world: SimWorld, topic: str) -> int:
 
 
 async def fill_every_table(world: SimWorld) -> None:
-    """Twice, so that each file has its .bak."""
+    """Write every table twice, so that each file has its .bak."""
     for turn in range(2):
         server = new_server(world)
         with world.network.on_host(HOST):

@@ -19,7 +19,7 @@ from maxq.testing.sim_clock import SimClock
 CONNECTION = cast(Connection, SimpleNamespace(remote_address="10.0.0.1:4711"))
 NAMES = ("topic", "consumerGroup", "group", "groupName", "destGroup", "application", "b")
 
-#: What servers tell each other again and again, and what is here for nobody.
+#: Requests that servers repeat among themselves, and requests that nobody sends here.
 NOT_WRITTEN = {
     Code.REGISTER_BROKER, Code.REGISTER_TOPIC_IN_NAMESRV, Code.BROKER_HEARTBEAT, Code.NOTIFY_MIN_BROKER_ID_CHANGE,
     Code.EXCHANGE_BROKER_HA_INFO, Code.MAXQ_HAND_BACK_POPS, Code.MAXQ_COPY_POPS, Code.GET_BROKER_HA_STATUS,

@@ -1,4 +1,4 @@
-"""Columns of a pull are, field by field, what its messages are in the general way, in both forms."""
+"""Columns of a pull are, field by field, what its messages are in the slow path, in both forms."""
 
 import struct
 from types import ModuleType
@@ -149,7 +149,7 @@ def test_what_is_wrong_with_a_compressed_body_is_a_column_that_can_be_asked_for(
 
 
 class Blocks:
-    """Counts what is asked for."""
+    """Counts the blocks that are asked for."""
 
     def __init__(self) -> None:
         self.asked = 0

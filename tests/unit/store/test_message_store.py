@@ -247,7 +247,7 @@ def test_who_comes_to_what_is_being_read_ahead_waits_for_it_and_has_a_large_port
 
 
 class _BadPage:
-    """A kernel with nothing of the log in memory but what was loaded, whose disk cannot read the page at `place`."""
+    """A kernel that has only loaded pages of the log in memory, and whose disk cannot read the page at `place`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
         self._place = place

@@ -14,7 +14,7 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 class WallClocks:
-    """Of this process: `off_ms` is added to what they say."""
+    """The wall clocks of this process, which `off_ms` moves."""
 
     off_ms = 0
 

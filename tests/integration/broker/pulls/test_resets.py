@@ -32,7 +32,7 @@ async def _goes_on(broker: RunningBroker, offset: int) -> int:
 
 
 async def _set(broker: RunningBroker, offset: int) -> None:
-    """As an operator."""
+    """Set the group's offset as an operator does."""
     ext = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": str(offset)}
     reply = await broker.invoke(RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
     assert reply.code == ResponseCode.SUCCESS, reply.remark

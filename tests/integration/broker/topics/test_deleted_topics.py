@@ -216,7 +216,7 @@ async def test_what_waited_for_the_deleted_topic_goes_with_it(start_broker: Star
 
 @pytest.mark.parametrize("topic", ["T", DELETED_TOPIC])
 async def test_a_client_writes_no_records_that_are_the_stores_own(start_broker: Start, topic: str) -> None:
-    """What would empty a queue or delete a topic: fillers over damage, deletions."""
+    """A client must not write records that would empty a queue or delete a topic: fillers over damage, deletions."""
     broker = await start_broker()
     broker.create_topic("T")
     broker.create_topic(DELETED_TOPIC)

@@ -86,7 +86,7 @@ async def reading(namesrv: str, topic: str, *, most: float = math.inf) -> AsyncI
 
 
 def waiting(kind: str) -> Iterator[Message]:
-    """Messages that are not seen yet when the queues move."""
+    """Yield messages that readers do not see yet when the queues move."""
     for number in range(COUNT):
         message = Message("Static", b"%s %d" % (kind.encode(), number))
         if kind == "delayed":

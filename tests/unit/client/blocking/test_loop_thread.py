@@ -180,7 +180,7 @@ def test_what_a_first_try_raises_is_raised_by_the_send(thread: LoopThread, in_th
 @pytest.mark.parametrize(
     "start",
     [Start(), Start(in_thread=True), Start(taken=False, outcome=[])],
-    ids=["on its way", "sent by the thread", "in the general way"],
+    ids=["on its way", "sent by the thread", "in the slow path"],
 )
 def test_no_send_hangs_whose_loop_ends(start: Start) -> None:
     thread = LoopThread()

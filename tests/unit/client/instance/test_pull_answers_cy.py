@@ -1,4 +1,4 @@
-"""Answers to pulls are scanned as `decode_frame` reads them, in both forms; requests are those of the general way."""
+"""Answers to pulls are scanned as `decode_frame` reads them, in both forms; requests are those of the slow path."""
 
 from typing import Any
 

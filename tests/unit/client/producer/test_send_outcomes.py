@@ -35,7 +35,7 @@ def make(cluster: MockCluster, **settings: Any) -> Producer:
     return Producer(config, cluster.environment())
 
 
-@pytest.fixture(params=[{}, {"send_latency_enable": True}], ids=["common way", "general way"])
+@pytest.fixture(params=[{}, {"send_latency_enable": True}], ids=["common way", "slow path"])
 def way(request: pytest.FixtureRequest) -> dict[str, Any]:
     return dict(request.param)
 

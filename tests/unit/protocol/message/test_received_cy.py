@@ -54,7 +54,7 @@ def records(draw: st.DrawFn, *, is_batch_possible: bool = True) -> bytes:
 
 
 def expected(body: bytes, namespace: str = "", delta: int | None = None, tags: set[str] | None = None) -> Any:
-    """What the general way makes of a pull; see PullAPIWrapper.for_the_user."""
+    """Return what the slow path makes of a pull; see PullAPIWrapper.for_the_user."""
     messages = decode_records(body, inflate=True, broker_name="b")
     for message in messages:
         if delta is not None:

@@ -1,4 +1,4 @@
-"""Who hears of a commit, in which order, and when."""
+"""Listeners and waiters of commits: their order, and when they are told."""
 
 import asyncio
 

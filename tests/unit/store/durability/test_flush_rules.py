@@ -37,7 +37,7 @@ def store_of(root: Path, clock: TestClock | None = None, flush: str = "SYNC_FLUS
 
 
 def sent(store: MessageStore, size: int = 100) -> int:
-    """Send one message; where it ends."""
+    """Send one message, and return where its record ends."""
     return store.put_message(message(body=bytes(size))).end_offset
 
 

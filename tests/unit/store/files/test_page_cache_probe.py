@@ -1,4 +1,4 @@
-"""What of a file is in memory is asked once a moment; what a reader comes to next is read before it comes."""
+"""Residence is asked for once in a while, and the bytes that a reader needs next are read ahead."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def file(context: StoreContext, tmp_path: Path) -> MappedFile:
 
 
 class Kernel:
-    """Says what is in memory, and notes who asks and who reads.
+    """Stands for the kernel: says which pages are in memory, and records questions and reads.
 
     Attributes:
         missing: positions from which on nothing is in memory.
