@@ -40,7 +40,7 @@ from typing import Any, Self
 class MaxQError(Exception):
     """Base of all errors that are raised on purpose. Class attributes help callers to react."""
 
-    response_code: int = 1  # what a server answers when this reaches the place where requests are answered
+    response_code: int = 1  # code of the answer if the error ends the handling of a request
     retriable: bool = False  # may the same call succeed later or elsewhere?
     refresh_route: bool = False  # is the caller's route suspect?
     is_wrong_value: bool = False  # the caller passed a value that no server would accept

@@ -49,7 +49,7 @@ class Refused(NamedTuple):
 
     cause: DenialCause
     user: str  # the access key that the request names, right or wrong
-    remark: str  # what the client is told
+    remark: str  # remark of the answer to the client
 
 
 class Signed(Protocol):

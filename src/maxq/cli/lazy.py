@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from maxq.cli.help_pages import write_examples, write_options
 
 _FAR_CUTOFF = 0.8  # difflib's measure of likeness, for suggesting commands of other groups
-_NAME_WIDTH = 24  # of the column of names; a longer one has a line of its own
+_NAME_WIDTH = 24  # width of the column of names; a longer name has a line of its own
 
 
 class Entry(NamedTuple):

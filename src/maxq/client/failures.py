@@ -16,7 +16,7 @@ from maxq.runtime.log_limits import LogThrottle, and_more
 log = logging.getLogger(__name__)
 
 _MOST_KNOWN: Final = 100  # errors of which a client remembers that their traceback was logged
-_MOST_CHARACTERS: Final = 300  # of an error in a line
+_MOST_CHARACTERS: Final = 300  # most characters of an error in a line
 
 #: Called on the client's event loop with an exception after which the client continues.
 OnFailure = Callable[[Exception], object]

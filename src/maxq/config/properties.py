@@ -14,7 +14,7 @@ from maxq.errors import ConfigError
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
-_TO_LOOK_AT = re.compile(r"[\\\t\n\r\f =:#!]")  # what `_escape` may change
+_TO_LOOK_AT = re.compile(r"[\\\t\n\r\f =:#!]")  # characters that `_escape` may change
 
 
 def parse_properties(data: bytes | str, *, source: str = "properties") -> dict[str, str]:

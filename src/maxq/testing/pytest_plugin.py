@@ -28,7 +28,7 @@ T = TypeVar("T")
 _SEED_FIXTURE: Final = "maxq_seed"
 _QUEUES: Final = 4
 _NAME_LENGTH: Final = 80  # characters of topic and group names that come from the name of the test
-_LOG_BYTES: Final = 4000  # of the server's log in the report of a failed test
+_LOG_BYTES: Final = 4000  # characters of the server's log in the report of a failed test
 
 _WAIT_S: Final = 0.05  # between two looks for a topic
 

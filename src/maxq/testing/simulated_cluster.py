@@ -296,7 +296,7 @@ class Simulation:
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         self._topics: list[str] = []
-        self._numbers = itertools.count(1)  # of members
+        self._numbers = itertools.count(1)  # numbers of members
         self._namesrv = SimulatedNameServer(self, "the name server", _NAMESRV)
         self.members: list[SimulatedMember] = []
         self.brokers = [

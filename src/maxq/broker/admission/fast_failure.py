@@ -49,7 +49,7 @@ class RequestKind:
     name: str
     capacity_setting: str = ""  # attribute of BrokerConfig; empty: nothing of this kind is ever unfinished
     wait_setting: str = ""  # attribute of BrokerConfig, ms; empty: no limit
-    unfinished: str = ""  # what they wait for, in words
+    unfinished: str = ""  # in words, what the requests of this kind wait for
     count: int = 0
     peak: int = 0
 
@@ -72,7 +72,7 @@ class FastFailure:
         self._turn_began_ms = -1  # monotonic time at which the turn that is watched began, or the last watched one
         self._is_watched = False  # this turn is watched: `_end_turn` runs when it ends
         self._slow_append_ms = 0  # time of this turn's slow append; 0: there was none
-        self._last_turn_ms = 0  # how long the turn before took; 0 if that is long ago
+        self._last_turn_ms = 0  # duration of the previous turn in ms; 0 if it was long ago
         self._last_turn_ended_ms = -_IN_A_ROW_MS
         self.sends = RequestKind(
             "send", "send_thread_pool_queue_capacity", "wait_time_mills_in_send_queue", "wait for the disk"

@@ -117,7 +117,7 @@ class ActingMasterService:
         self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began
         self._lease = RoleLease(env.settings, env.own, self._looked_ms)
         self._is_out_because = ""  # why this master promises nothing until it has asked who is active
-        self._began_ms = env.clock.wall_ms()  # of which life its stamps are
+        self._began_ms = env.clock.wall_ms()  # wall time of the start, which marks the stamps of this run
         self._tasks = PeriodicTasks()
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
@@ -133,7 +133,7 @@ class ActingMasterService:
         self._has_refused = False  # it has refused to act as master, which is logged once
         self._has_withdrawn = False  # it has left the name servers, because its log differs from the group's
         self.is_ending = False
-        self._copy_seconds = _COPY_SECONDS  # until the next copy
+        self._copy_seconds = _COPY_SECONDS  # seconds until the next copy
 
     def loaded(self) -> None:
         """Note that the store was just loaded: this broker registers nothing until it has prepared to go online."""

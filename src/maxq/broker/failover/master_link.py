@@ -93,7 +93,7 @@ class MasterFlushOffset:
 
 @dataclass(frozen=True, slots=True)
 class MasterLink:
-    """The three interfaces of one broker to its master."""
+    """The connections of one broker to its master: replication, copies of tables, and its flush offset."""
 
     ha: HALink
     sync: MetadataSync

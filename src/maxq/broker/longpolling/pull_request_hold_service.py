@@ -84,8 +84,8 @@ class HeldPull:
     again: "Replay"
     began_ms: int = field(default=0)  # monotonic
     answered: bool = field(default=False)
-    slot: int = field(default=0)  # of the deadline table; set when it is parked
-    frame: bytes = field(default=b"")  # without its length
+    slot: int = field(default=0)  # slot of the deadline table; set when the pull is parked
+    frame: bytes = field(default=b"")  # the request's frame without its length
     plan: PullPlan | None = field(default=None)
     opaque: int = field(default=0)
     rules: object = field(default=None)  # rules of access control by which the request was allowed

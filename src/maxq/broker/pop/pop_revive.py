@@ -132,7 +132,8 @@ class PopReviveService:
         self._queues: list[_Queue] = []
         self._journal = buffer.journal
         self._counts = records.counts
-        self._noted: dict[int, dict[int, int]] = {}  # what the journal says, until `start`
+        # records of revived check points that the journal names; used until `start`
+        self._noted: dict[int, dict[int, int]] = {}
         self._needed_at_stop = -1
         self.revived = 0
 

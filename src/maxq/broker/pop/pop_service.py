@@ -132,11 +132,11 @@ class PopService:
         self._needed = -1
         self._appended_before = 0  # physical end of the log when this broker became the active one, visible or not
         self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock, self._appended_before)
-        self._read_end = 0  # of the journal, by queue offset
+        self._read_end = 0  # queue offset up to which the journal was read
         self._renewed: list[list[int]] = []  # rows "w" of the last record that has rows of kinds outside `_OF_STARTS`
         self._unwritten: list[LateAck] = []  # acks that the log did not take yet
         self._unwritten_from = -1  # queue offset of the first record of the journal that names any of them; -1: none
-        self._written_up_to: LogMark | None = None  # those that the log has taken lie before this
+        self._written_up_to: LogMark | None = None  # the acks that the log has taken lie before this mark
         self._held_until_ms = 0  # monotonic ms until which a slave that has handed back waits for its master
         self._stood_in = False  # this broker was last active as a slave that acts as master
         self._kept = b""  # on a slave that no longer acts: its state, in the form in which it is handed back

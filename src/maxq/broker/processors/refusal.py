@@ -14,7 +14,7 @@ class Refusal:
 
     code: ResponseCode
     remark: str
-    forbidden_type: str = ""  # of pulls answered NO_PERMISSION: which permission was missing (ForbiddenType.java)
+    forbidden_type: str = ""  # for pulls answered NO_PERMISSION: the permission that was missing (ForbiddenType.java)
 
     def reply_to(self, request: RemotingCommand, ext: dict[str, str] | None = None) -> RemotingCommand:
         """Make the answer; `ext` as given, plus forbiddenType if there is one."""

@@ -58,7 +58,7 @@ class ReplicatedConfigFiles:
     def __init__(self, disk: Disk, folder: PurePath) -> None:
         self._disk = disk
         self._folder = folder
-        self._written: dict[str, bytes] = {}  # what is in the files, as far as this object wrote them
+        self._written: dict[str, bytes] = {}  # contents of the files that this object has written
         self._delay_offsets_now: Callable[[], bytes] | None = None
         self._timer: RunningTimer | None = None
 

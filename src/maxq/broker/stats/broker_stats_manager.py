@@ -75,7 +75,7 @@ class GetCounter:
         self.latency_ms = 0
         self.disk_nums = 0
         self.disk_size = 0
-        self.popped_nums = 0  # of `nums`
+        self.popped_nums = 0  # messages among `nums` that were popped
         self.popped_size = 0
         self.was_idle = False  # nothing was counted between the last two searches for idle items
         self.fall_behind_bytes = 0  # current value: bytes of log between the reader and the end of the log
@@ -171,7 +171,8 @@ class BrokerStatsManager:
         items = self._items.get(name)
         return items.get(key) if items is not None else None
 
-    # Rates are of samples, which collect; nothing is collected for them here, as tools ask for those of all groups.
+    # Rates come from samples, and sampling collects the counters. These methods collect nothing, because tools ask for
+    # the rates of all groups.
 
     def tps_group_get_nums(self, group: str, topic: str) -> float:
         """Return the messages per second that the group took from the topic in the last minute."""

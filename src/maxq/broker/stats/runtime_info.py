@@ -16,7 +16,7 @@ from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.codes import CURRENT_VERSION, MAXQ_VERSION
 from maxq.replication.ha.ha_service import HAService
 
-_NO_POOL = str(2**31 - 1)  # what Java tells of the transient store pool while it is off
+_NO_POOL = str(2**31 - 1)  # value that Java reports for the transient store pool while it is off
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

@@ -34,7 +34,7 @@ class StatsSnapshot:
 
 def _sampled(history: _History, now_ms: int, value: int, times: int, period_ms: int, kept: int) -> _History:
     """Returns the history with a snapshot of this moment."""
-    if not history:  # so that the very first sample already shows something
+    if not history:  # lets the very first sample show a value
         return now_ms - period_ms, 0, 0, now_ms, value, times
     if history[1] == value and history[2] == times:
         # Nothing moved in the whole period: one snapshot says it, and thousands of idle topics stay small.

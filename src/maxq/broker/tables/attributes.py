@@ -19,7 +19,8 @@ QUEUE_TYPE: Final = "queue.type"
 BATCH_CQ: Final = "BatchCQ"
 CLEANUP_POLICY: Final = "cleanup.policy"
 RESERVE_TIME: Final = "reserve.time"
-#: MaxQ's own. Per second, of a topic what is sent to it, of a group what it is given.
+#: MaxQ's own attributes. Limits per second: for a topic, of messages sent to it; for a group, of messages delivered to
+#: it.
 QUOTA_BYTES: Final = "quota.bytes"
 QUOTA_MESSAGES: Final = "quota.messages"
 #: MaxQ's own: how long, and how much in each queue, the messages of a topic are kept at most.

@@ -22,7 +22,7 @@ class TimerExchange:
         self._store = store
         self._timer = timer
         self._checkpoint: TimerCheckpoint | None = None
-        self._told_read_time_ms: int | None = None  # of the checkpoint that was received last
+        self._told_read_time_ms: int | None = None  # read time of the checkpoint that was received last
         self._metrics: bytes | None = None
 
     def checkpoint(self) -> TimerCheckpoint:

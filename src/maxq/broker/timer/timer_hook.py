@@ -30,7 +30,7 @@ _MOMENTS: Final = (
     (const.PROPERTY_TIMER_DELAY_MS, 1, True),
     (const.PROPERTY_TIMER_DELIVER_MS, 1, False),
 )
-_MOST_DIGITS: Final = 19  # of a Java long
+_MOST_DIGITS: Final = 19  # most digits of a Java long
 
 
 class Wheel(Protocol):

@@ -35,7 +35,8 @@ class CommitRecovery:
         """Return the message that was delivered for `half`, or for an earlier or later copy of it; None if there is
         none."""
         properties = half.properties
-        topics = [properties.get(const.PROPERTY_REAL_TOPIC, ""), SCHEDULE_TOPIC]  # there also if its queue had moved
+        # also the schedule topic, to which it goes if its queue had moved
+        topics = [properties.get(const.PROPERTY_REAL_TOPIC, ""), SCHEDULE_TOPIC]
         if any(name.startswith("TIMER_") for name in properties):
             topics.append(TIMER_TOPIC)
         for topic in topics:

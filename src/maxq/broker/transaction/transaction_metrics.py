@@ -28,7 +28,7 @@ class TransactionMetrics(PeriodicManager):
         self._version = DataVersion(timestamp=clock.wall_ms())
         self._counts: dict[str, int] = {}
         self._changed_ms: dict[str, int] = {}
-        self.committed: dict[str, int] = {}  # since start, by real topic
+        self.committed: dict[str, int] = {}  # real topic → transactions committed since the start
         self.rolled_back: dict[str, int] = {}
         self.on_committed: Callable[[str, int], None] | None = None  # (topic, born timestamp in milliseconds)
 

@@ -48,7 +48,7 @@ _PROGRESS_EVERY = 1_000  # messages
 _COMMIT_SECONDS = 1.0
 _LONGEST = 86_400  # largest number of seconds that an option accepts
 _POLL_MS = 500
-_TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
+_TAIL_GROUP = "TOOLS_CONSUMER"  # the group that mqadmin's tools use: it commits nothing
 
 _Place = tuple[MessageQueue, int]  # a queue, and the queue offset behind a message
 

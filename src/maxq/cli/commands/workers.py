@@ -35,7 +35,7 @@ class Worker:
     """Settings of one broker process that will be started."""
 
     number: int
-    settings: Mapping[str, str]  # what differs from the others
+    settings: Mapping[str, str]  # settings in which this worker differs from the others
 
     def say(self, message: str) -> None:
         """Print that this worker process of the broker is ready, or how it ended."""

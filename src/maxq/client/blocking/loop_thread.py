@@ -245,7 +245,7 @@ class LoopThread:
         self._sends: set[SendCall] = set()  # that are under way
         # Not Thread.is_alive: an exception of a signal handler in it makes a running thread count as ended.
         self._runs = False
-        self._pid = 0  # of the process in which the thread runs
+        self._pid = 0  # id of the process in which the thread runs
         # Held where work is given to the loop and where the loop is taken away: what was given is worked off or
         # cancelled. Never taken in a process that was forked, in which whoever holds it is not there.
         self._lock = threading.RLock()  # a signal handler may interrupt who holds it

@@ -33,7 +33,7 @@ from maxq.runtime.interfaces import Clock
 log = logging.getLogger(__name__)
 
 LOCAL_RETRY_DELAY_MS = 5_000
-EXPIRED_DELAY_LEVEL = 3  # of messages a listener has held for longer than consume_timeout_minutes
+EXPIRED_DELAY_LEVEL = 3  # delay level of messages that a listener has held for longer than consume_timeout_minutes
 _THREAD_SLICE = 64  # calls a thread of an executor makes before others of that executor get their turn
 _THREAD_SLICE_MS = 50  # after which it makes no further ones: an interpreter that ends waits for it
 _SLICE = 64  # batches a worker runs on the loop before others get their turn

@@ -89,7 +89,8 @@ class ConsumeMessagePopService(ConsumeMessageService):
         super().__init__(caller, config, stats, clock, failures)
         self._api = api
         self._send_back = send_back
-        self._failed_pops = LogThrottle(clock)  # of pops: each queue tries again every few seconds
+        # limits how often failed pops are logged: each queue tries again every few seconds
+        self._failed_pops = LogThrottle(clock)
         self._subscription_of = subscription_of
         self._is_paused = is_paused
         self._queues: dict[MessageQueue, PopProcessQueue] = {}

@@ -32,7 +32,7 @@ log: Final = logging.getLogger(__name__)
 LOOK_MS: Final = 100
 LOOK_MS_MAX: Final = 500
 ANSWER_MS: Final = 400  # time without any answer after a new request
-PARKED_MS: Final = 1_000  # the same while only requests wait that the broker was already holding
+PARKED_MS: Final = 1_000  # time without any answer while only requests wait that the broker was already holding
 PONG_MS: Final = 300
 
 

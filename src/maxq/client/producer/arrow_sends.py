@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from maxq.arrow.sink_columns import SinkRows
 
 _PIECE: Final = 8_192  # rows that are checked at a time
-_BATCH_BYTES: Final = 1 << 20  # of one request, about
+_BATCH_BYTES: Final = 1 << 20  # bytes of bodies in one request, about
 _BATCH_ROWS: Final = 1_536  # most rows of one request: a broker works on no request much longer than on others
 _MOST_BYTES: Final = 4 << 20  # most bytes of requests that wait for answers
 _MOST_REQUESTS: Final = 64

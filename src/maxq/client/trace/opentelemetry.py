@@ -86,7 +86,7 @@ class _Operation(NamedTuple):
     attributes: Attributes
     started_ns: int
     injected: tuple[Message, ...] = ()  # messages that carry the span's context
-    token: Token[Context] | None = None  # of a span that is the current one
+    token: Token[Context] | None = None  # token of a span that is the current one
 
 
 class OpenTelemetryHook:

@@ -50,7 +50,7 @@ LATEST: Final = -1
 INCARNATION: Final = "incarnation"
 FIRST: Final = "first:"  # before a queue id
 
-_NAMESRV_PORT: Final = 9876  # of a name server whose address has none
+_NAMESRV_PORT: Final = 9876  # port of a name server whose address names none
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _DEFAULT_FETCH_BYTES: Final = 4 << 20
 

@@ -33,7 +33,7 @@ _LEGEND_ROW: Final = 0.19  # inches
 _LETTER: Final = 0.075  # inches, a letter of a legend on average, and somewhat more
 _LEGEND_SIDES: Final = 0.55  # inches of each entry that are no letters
 _DECADES: Final = 2  # on an axis with fewer, 2 and 5 are named, too
-_LONE_TIME: Final = datetime.timedelta(seconds=30)  # of an axis of time, to either side
+_LONE_TIME: Final = datetime.timedelta(seconds=30)  # margin on both sides of a time axis that has only one time
 _CLOCK_STEPS: Final = tuple(  # milliseconds, from 15 s to 20 days
     scale * count
     for scale, counts in (

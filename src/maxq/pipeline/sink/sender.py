@@ -93,7 +93,7 @@ class PublishRoutes:
     def __init__(self, client: WireClient) -> None:
         self._client = client
         self._queues: dict[str, Sequence[MessageQueue]] = {}  # by topic
-        self._addresses: dict[MessageQueue, str] = {}  # of masters
+        self._addresses: dict[MessageQueue, str] = {}  # queue → address of its master
         self._leaders: dict[MessageQueue, str] = {}  # global queues of static topics → broker name of the leader
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:

@@ -366,7 +366,7 @@ class _Ranges:
         self._keys = np.array([self._key(one) for one in self._ordered], np.int64)
         self._bounds = np.array([(one.first, one.last, one.low, one.high) for one in self._ordered], np.int64)
         sizes = self._bounds[:, 1] - self._bounds[:, 0]
-        self._bases = np.cumsum(sizes) - sizes  # of each range in `_seen`
+        self._bases = np.cumsum(sizes) - sizes  # start of each range of `_seen` in the joined array
         self._seen = np.zeros(int(sizes.sum()), np.bool_)
 
     def _key(self, one: FileRange) -> int:

@@ -36,7 +36,7 @@ TRANSACTION, RECALL = TraceType.END_TRANSACTION.value, TraceType.RECALL.value
 MESSAGE_TYPES: Final = ("Normal", "Trans", "TransCommit", "Delay", "Order")
 OUTCOMES: Final = tuple(code.name for code in ContextCode)
 
-_LAST_MS: Final = 253_402_300_799_999  # of the year 9999
+_LAST_MS: Final = 253_402_300_799_999  # end of the year 9999
 _RECORD_TEXT: Final = 200
 
 

@@ -157,7 +157,7 @@ class TransferParser:
         self._filled = bytearray()
         self._notice = self._name  # the notice that is being received, one of these two
         self._notice_left = 0
-        self._offset = 0  # of the next byte of the body
+        self._offset = 0  # offset of the next byte of the body
         self._left = 0  # bytes of the body still to come
 
     def take_name(self) -> str:

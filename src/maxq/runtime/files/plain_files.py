@@ -49,7 +49,7 @@ class PlainLock:
     """
 
     def __init__(self, path: PurePath) -> None:
-        import msvcrt  # of Windows alone
+        import msvcrt  # exists on Windows only
 
         self._fd = os.open(path, _FLAGS)
         try:

@@ -30,7 +30,7 @@ _HUGE_PAGE = 2 << 20
 _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
 _libc = ctypes.CDLL(None, use_errno=True)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
-_UNREADABLE = (errno.EFAULT, 133)  # what populating says where a touch would be SIGBUS; 133 is EHWPOISON
+_UNREADABLE = (errno.EFAULT, 133)  # errors of populating a page whose access would raise SIGBUS; 133 is EHWPOISON
 # a PyDLL, which keeps the interpreter lock: the call takes only 3 to 10 µs for 256 KiB
 _mincore = ctypes.PyDLL(None).mincore
 _mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]

@@ -71,7 +71,8 @@ class CompactionStore:
         self._logs: dict[tuple[str, int], CompactionLog] = {}
         self._passed_over = PassedOver(log)
         self._positions: dict[str, int] = {}
-        self._incarnations: dict[str, int] = {}  # of the topics whose messages the files hold (deletions.py)
+        # incarnations of the topics whose messages the files hold (deletions.py)
+        self._incarnations: dict[str, int] = {}
         self._doomed: set[str] = set()  # deleted topics whose files are still there
         self._clean_exit = True
         self._due_ms: dict[tuple[str, int], int] = {}  # monotonic: when a queue is compacted next
@@ -125,7 +126,8 @@ class CompactionStore:
             else:
                 found.cut(queue.max_offset)
                 self._cut_lost(found, queue)
-            if found.position < self._positions.get(found.folders.name, -1):  # what comes again is to be compacted
+            # messages that come again must be compacted again
+            if found.position < self._positions.get(found.folders.name, -1):
                 self._positions[found.folders.name] = found.position
                 self._write_positions()
             self._logs[topic, queue_id] = found

@@ -25,7 +25,7 @@ from maxq.runtime.interfaces import Disk
 from maxq.store.files.mapped_file import MappedFile, holds_data
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 
-MAX_ADDRESS: Final = -2147483649  # what is above is a tags code
+MAX_ADDRESS: Final = -2147483649  # values above it are tags codes
 _FIRST_ADDRESS: Final = -(1 << 63)
 _HEAD: Final = struct.Struct(">hqqh")
 _END_BLANK: Final = 4

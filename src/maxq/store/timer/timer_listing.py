@@ -116,7 +116,7 @@ class TimerListing:
             cursor: `next` of the page before; empty: begin.
 
         Raises:
-            RemoteProtocolError: the cursor is none.
+            RemoteProtocolError: the cursor is invalid.
         """
         precision = self._wheel.precision_ms
         time_ms, position = self._cursor(cursor) if cursor else (begin_ms // precision * precision, -1)

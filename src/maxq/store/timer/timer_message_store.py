@@ -142,7 +142,7 @@ class TimerMessageStore:
         # window of the wheel that this one follows, as its broker reported it; 0: this broker's own
         self._told_window_ms = 0
         self._told_precision_ms = 0  # precision of that wheel
-        self._is_window_missed = False  # its broker says nothing of its window, and that was logged
+        self._is_window_missed = False  # it was logged that the other broker does not report its window
         self._latest_ms = 0  # the read time that had been reached before it was set back
 
     # --- life ---

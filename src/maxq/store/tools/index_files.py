@@ -45,7 +45,7 @@ class IndexEntry(NamedTuple):
 
     key_hash: int
     physical_offset: int
-    seconds: int  # since the header's begin time
+    seconds: int  # seconds since the header's begin time
     previous: int
 
 

@@ -98,7 +98,8 @@ def recover(
     if rebuild:
         _forget_indexes(files, StoreContext(config, files.disk, clock, StoreIdentity()))
     store = MessageStore(config, disk=files.disk, clock=clock, broker=StoreIdentity())
-    store.queues.is_batch_topic = TopicNames(files).has_batch_type  # as a broker that has read topics.json
+    # tells the store what a broker tells it after reading topics.json
+    store.queues.is_batch_topic = TopicNames(files).has_batch_type
     report = store.load(progress)
     store.close()
     return report

@@ -29,7 +29,8 @@ from maxq.remoting.connection import Connection, Processor
 log = logging.getLogger(__name__)
 
 _WORK_AT_ONCE: Final = 100  # groups and subscriptions of a heart-beat that is worked off in one go
-_WORK_OF_SLICE: Final = 50  # of longer ones, until the loop gets its turn
+# groups and subscriptions of a longer heart-beat that are handled before other work gets its turn
+_WORK_OF_SLICE: Final = 50
 
 
 class ClientManageProcessor(RequestProcessor):

@@ -177,8 +177,9 @@ class ConsumerManageProcessor(RequestProcessor):
     def _commit_behind_end(
         self, request: RemotingCommand, group: str, topic: str, queue_id: int, offset: int
     ) -> RemotingCommand:
-        """Answer a client's commit of messages that this master does not have. If it may have lost them, the group goes
-        on at the end at the start, unless it is further, and its clients are told with their next pull."""
+        """Answer a client's commit of messages that this master does not have. If it may have lost them, the group
+        continues at the end that the queue had when the broker started, unless it is further already, and its clients
+        are told with their next pull."""
         if not self._store.reader.may_lack_messages:
             remark = (
                 f"offset {offset} is behind the end of {topic} queue {queue_id}, "
@@ -222,7 +223,7 @@ class ConsumerManageProcessor(RequestProcessor):
         """Answer the member that begins a group when that is durable. A commit that a kill takes back lets messages
         come again, but the next member of a new group would pass over those that the first one held."""
         self._offsets.request_persist()
-        with contextlib.suppress(OSError):  # of a full disk, say: it is written later, as all commits are
+        with contextlib.suppress(OSError):  # for example a full disk: the offset is written later, as all commits are
             await self._offsets.persisted()
         return request.reply()
 

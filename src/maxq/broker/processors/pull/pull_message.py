@@ -60,7 +60,7 @@ class _Outcome(NamedTuple):
     result: GetMessageResult
     code: ResponseCode
     remark: str
-    suggested_id: int  # of the broker to ask next
+    suggested_id: int  # id of the broker to ask next
     is_ahead: bool = False  # the reader is ahead of this slave's copy of the queue: a short wait may help
 
 

@@ -42,7 +42,7 @@ from maxq.store.store_results import PutMessageResult
 log = logging.getLogger(__name__)
 dlq_log = logging.getLogger("maxq.broker.dlq")
 
-_FIRST_LEVEL = 3  # of a message that failed for the first time
+_FIRST_LEVEL = 3  # delay level of a message that failed for the first time
 _NOT_COMMITTED = "[{}] the message is not committed by a majority of the DLedger group; give it back again"
 FLUSH_DISK_TIMEOUT_REMARK = "FLUSH_DISK_TIMEOUT the message is stored, but not on the disk within syncFlushTimeout"
 _OWNER = "Owner"  # the field of the request that Java's statistics name the consumer by

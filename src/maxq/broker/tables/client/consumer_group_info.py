@@ -29,7 +29,7 @@ class ConsumerGroupInfo:
         self.subscription_table: dict[str, SubscriptionData] = {}  # by topic
         self.members = MemberSubscriptions(data.group_name)  # what each of them subscribes to
         self.channel_info_table: dict[Connection, ClientChannelInfo] = {}
-        self.heartbeat_fingerprint: int = 0  # of the last heartbeat that named the group
+        self.heartbeat_fingerprint: int = 0  # fingerprint of the last heartbeat that named the group
         self.notify_enabled: bool = True  # notifyConsumerIdsChangedEnable of the group, as of the last heartbeat
 
     @property

@@ -218,7 +218,8 @@ class StaticTopicGate:
         return _led_queue(detail, global_id)
 
     def _as_it_is(self, queue: GlobalQueue) -> GlobalQueue:
-        """Return a queue after others had their turn. Raises RequestRefusedError if it has moved on."""
+        """Return the present state of a queue after other work had its turn. Raises RequestRefusedError if it has moved
+        on."""
         detail = self._mappings.table.get(queue.topic)
         return queue if detail is queue.detail else _led_queue(detail or queue.detail, queue.global_id)
 

@@ -54,7 +54,8 @@ class TopicConfigManager(PersistentManager):
         self._listeners: list[TopicChangeListener] = []
         self._own_system_topics: set[str] = set()
         self.data_version = DataVersion(timestamp=clock.wall_ms())
-        self._heard_ms = 0 if self._is_slave else self.data_version.timestamp  # of the master's last change known here
+        # wall time in ms of the master's last change that is known here
+        self._heard_ms = 0 if self._is_slave else self.data_version.timestamp
         self.topic_config_table: dict[str, TopicConfig] = {}
         self.row_json: RowJson[TopicConfig] = RowJson("topicConfigTable")
         self.is_alone = False

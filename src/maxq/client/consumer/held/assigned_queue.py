@@ -21,6 +21,6 @@ class AssignedQueue:
     consume_offset: int = -1  # everything before it was given out and is done
     paused: bool = False
     task: asyncio.Task[None] | None = None
-    subscription: SubscriptionData | None = None  # of the pulls under way; None: all messages
-    keeps_records: bool = False  # of the pulls under way: see FetchQueue.keeps_records
+    subscription: SubscriptionData | None = None  # subscription of the pulls under way; None: all messages
+    keeps_records: bool = False  # whether the pulls under way keep records (FetchQueue.keeps_records)
     generation: int = 0  # changes with every seek; pulls that began before it are thrown away

@@ -67,7 +67,7 @@ _ENTRIES: Final = "entries"
 _NOTHING: Final = pa.schema([pa.field("done", pa.int64())])
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
 _QUEUES_A_TASK: Final = 512
-_FILES_NOT_FLUSHED: Final = 2  # of a log, at most: Java flushes every half second
+_FILES_NOT_FLUSHED: Final = 2  # most files of a log that may be unflushed: Java flushes every half second
 _RECOVER: Final = "`maxq store recover --rebuild` decides such cases, one record after the other"
 
 

@@ -36,7 +36,7 @@ from maxq.store.queue.consume_queue_store import (
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.recovery.damage_names import DAMAGED_TOPIC, is_filler
 
-ENTRY_SIZE: Final = 20  # of IndexCollector
+ENTRY_SIZE: Final = 20  # bytes of an entry in IndexCollector
 _FIRST_UNITS, _MOST_UNITS = 64, 65_536
 _FIRST_ENTRIES, _MOST_ENTRIES = 4_096, 1 << 20
 _MOST_FAULTS: Final = 10
