@@ -95,7 +95,7 @@ def _body(value: dict[str, Any], where: str) -> bytes:
             if isinstance(encoded, str):
                 return base64.b64decode(encoded, validate=True)
         except ValueError:
-            pass  # handled below, as text that cannot be decoded
+            pass  # refused below
         raise ConfigError(f"{where}: bodyBase64 is not base64")
     if not isinstance(body, str):
         raise ConfigError(f"{where} has neither a text body nor bodyBase64")
