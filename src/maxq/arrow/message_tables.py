@@ -272,7 +272,7 @@ class RowsOutcome:
 
     Attributes:
         rows: their numbers.
-        first_key: the number of the unique key of the first; those of the others follow it.
+        first_key: the counted digits of the first row's unique key, from which the others count on.
         queue: broker name and queue id; None: they were not stored.
         first_offset: of the first; those of the others follow it.
         status: name of the send status.

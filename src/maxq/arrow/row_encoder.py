@@ -39,8 +39,8 @@ class Encoded:
     Attributes:
         queue: where they must go; None: anywhere.
         plain: they may be sent as one batch; else each alone (delayed ones, and those to retry topics).
-        parts: what each run of its messages is: the numbers of the rows, and the number at the end of the unique key of
-            the first; those of the others follow it.
+        parts: for each run of messages, the numbers of its rows, and the counted digits of the first one's unique key,
+            from which the others count on.
         body: its memory is used again when nobody refers to it.
     """
 

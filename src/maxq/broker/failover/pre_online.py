@@ -146,8 +146,9 @@ class PreOnline:
         return MinBroker(smallest, others[smallest])
 
     async def _others(self, heard: Mapping[int, str]) -> Mapping[int, str]:
-        """Returns the other living members of the group: of a master also the slaves that it has `heard`. If no name
-        server answers: to a master those alone, once they are all; to a slave none after GIVE_UP_MS."""
+        """Returns the other living members of the group, as a name server names them; a master adds the slaves that it
+        has `heard`. If no name server answers, a master returns the slaves that it has heard once they are all, and a
+        slave returns none after GIVE_UP_MS."""
         began_ms = self._clock.monotonic_ms()
         deadline, has_told = began_ms + GIVE_UP_MS, False
         answered_ms: int | None = None  # when a name server first did

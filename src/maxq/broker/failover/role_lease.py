@@ -49,7 +49,7 @@ class RoleLease:
     def __init__(self, settings: BrokerSettings, own: BrokerAddress, now_ms: int) -> None:
         self._settings = settings
         self._own = own
-        self._held_ms = now_ms  # when the newest of the facts began
+        self._held_ms = now_ms  # when the newest of its facts was known to hold
         self._named_ms = _NEVER  # when the newest question began to which a name server named this broker
         self._grants: dict[int, int] = {}  # by id of the slave: its newest stamp
         self._was_lost = False
