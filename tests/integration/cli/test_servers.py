@@ -270,6 +270,16 @@ def test_what_was_changed_of_a_name_server_without_a_settings_file_is_there_when
     assert facts_of(log.read_text())["settings"] == str(tmp_path / "namesrv/namesrv.properties")
 
 
+def test_a_server_that_is_ended_for_what_it_touched_says_where_it_was(tmp_path: Path) -> None:
+    ready, log = tmp_path / "ready", tmp_path / "log"
+    with running("namesrv", "-p", "0", "--ready-file", str(ready), log=log) as process:
+        wait_until(ready.exists, log.read_text())
+        process.send_signal(signal.SIGBUS)
+        assert process.wait(30) == -signal.SIGBUS
+    said = log.read_text()
+    assert "Bus error" in said and "servers.py" in said
+
+
 def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) -> None:
     ready, log = tmp_path / "ready", tmp_path / "log"
     settings = ["brokerIP1=127.0.0.1", "listenPort=0", f"storePathRootDir={tmp_path / 'store'}"]
@@ -317,7 +327,8 @@ def test_a_name_server_at_a_terminal_says_it_in_short_lines_for_people(tmp_path:
     ready = tmp_path / "ready"
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "maxq", "namesrv", "-p", "0", "--ready-file", str(ready)]
-    process = subprocess.Popen(command, stdout=its, stderr=its, cwd=tmp_path, start_new_session=True)
+    environment = {**os.environ, "HOME": str(tmp_path)}  # where no earlier one has left its settings
+    process = subprocess.Popen(command, stdout=its, stderr=its, cwd=tmp_path, start_new_session=True, env=environment)
     os.close(its)
     said = b""
     try:

@@ -4,6 +4,7 @@ The servers are imported by the command that runs them: a name server needs no s
 """
 
 import asyncio
+import faulthandler
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -309,6 +311,8 @@ def serve(
             raise failures[0]
         say("ended", f"maxq: the server has ended: {reasons[0]}", server=command, reason=reasons[0])
 
+    with suppress(OSError, RuntimeError):  # without a standard error nobody reads it
+        faulthandler.enable()  # a process that the system ends for what it touched says where that was
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
