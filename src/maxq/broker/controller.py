@@ -337,7 +337,7 @@ class BrokerController:
         )
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
         self.ha_service = HAService(settings, store, clock, first_offset=full_copy)
-        self.log_care = LogMaintenance(
+        self.log_maintenance = LogMaintenance(
             store,
             clock,
             config=lambda: settings.store,
@@ -469,7 +469,7 @@ class BrokerController:
         self.runtime_info = RuntimeInfo(
             env, clients, messages, limits, self.broker_stats, self.hold_service, self.ha_service,
             (
-                self.log_care.runtime_info,
+                self.log_maintenance.runtime_info,
                 self.timed.runtime_info,
                 self.delayed.service.runtime_info,
                 self.access.runtime_info,
@@ -555,7 +555,7 @@ class BrokerController:
         settings.on_change(lambda changes: store.update_config(settings.store))
         settings.on_change(self.topic_write_states.settings_changed)
         settings.on_change(lambda changes: self.quotas.users_changed())
-        settings.on_change(lambda changes: self.log_care.config_changed())
+        settings.on_change(lambda changes: self.log_maintenance.config_changed())
         settings.on_change(self.config_processor.settings_changed)
 
     def _connect_replication(self) -> None:
@@ -563,7 +563,7 @@ class BrokerController:
         self.popping.buffer.journal.known_to_slaves = self.ha_service.known_to_slaves
         self.ha_service.set_joined_listener(self._master_joined)
         self.ha_service.set_service_failed(self.service_failed)
-        self.ha_service.set_offer_listener(self.log_care.offered)
+        self.ha_service.set_offer_listener(self.log_maintenance.offered)
         self.ha_service.alive_replicas = lambda: self.failover.acting.alive_replicas
         self.registration.set_result_listener(self.role.registered)
         self.client.on_lost = self.registration.connection_lost
@@ -656,7 +656,7 @@ class BrokerController:
     def _master_joined(self) -> None:
         """Called when this slave has found, on a new connection, that its log continues its master's."""
         self.slave_synchronize.wake()
-        self.log_care.master_connected()
+        self.log_maintenance.master_connected()
 
     def _log_compared(self, is_another: bool, is_sure: bool) -> None:
         """Called when this slave has found that its log is another than its master's, or that it is so no more. It is
@@ -735,7 +735,7 @@ class BrokerController:
                 await self.features.load()
                 await self.operations.load()
                 if self.dledger is None:
-                    self.log_care.load()
+                    self.log_maintenance.load()
             self._refuse_to_go_on()
             await self._listen()
             await self.role.listen()
@@ -775,7 +775,7 @@ class BrokerController:
         self.features.start()
         self.operations.start()
         if self.dledger is None:
-            self.log_care.start()
+            self.log_maintenance.start()
         else:
             self.dledger.follow(self.change_to_master, self.change_to_slave)
 
@@ -957,7 +957,7 @@ class BrokerController:
         await self.access.shutdown()
         await self.ha_service.shutdown()
         await asyncio.gather(*self._notes)
-        await self.log_care.shutdown()
+        await self.log_maintenance.shutdown()
         self.timed.service.release()  # frees the timer if the start failed after it was loaded
         if self.table_records is not None:
             await self.table_records.stop()

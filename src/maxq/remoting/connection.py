@@ -786,7 +786,7 @@ class Connection(asyncio.BufferedProtocol):
                 if header is None:
                     self.partial = bytes(memoryview(buffer)[:end])
                     return
-                self._believe(header)
+                self._adopt_proxy_header(header)
                 position = header.size
                 if position == end:
                     return  # TLS or a frame follows
@@ -809,7 +809,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.work(buffer, position, end)
 
-    def _believe(self, header: ProxyHeader) -> None:
+    def _adopt_proxy_header(self, header: ProxyHeader) -> None:
         """Adopt the client's address that a load balancer names.
 
         Raises:

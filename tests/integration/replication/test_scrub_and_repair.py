@@ -16,7 +16,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import LogRangeNotServedError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import decode_records
-from maxq.replication.ha import log_maintenance as log_care
+from maxq.replication.ha import log_maintenance
 from maxq.replication.ha.log_fetch import fetch_log
 from maxq.replication.ha.log_maintenance import LogMaintenance
 from maxq.runtime.files.system import SystemClock, SystemDisk
@@ -251,7 +251,7 @@ async def test_what_came_back_while_queues_had_no_room_gets_its_places_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
     """The range is no filler any more, so nobody asks for it again."""
-    monkeypatch.setattr(log_care, "_FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr(log_maintenance, "_FIRST_RETRY_S", 0.05)
     is_full = True
     restore = MessageStore.restore_places
 

@@ -187,7 +187,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             if not self._has_failed(owner):
                 self._finish(owner)
         given_out.clear()
-        self._settle()
+        self._remove_done()
         if self._config.auto_commit:
             self._commit_to_memory()
         self._instance = None
@@ -456,7 +456,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
                     del self._buffer.given_out[other]
                 else:
                     self._finish(other)
-        self._settle()
+        self._remove_done()
         if ended and (left_out := self._wrong_use.admits("ended threads")) is not None:
             log.error(
                 "%d threads of group %s have ended after a poll: their messages are not consumed, and a queue with %d "
@@ -477,12 +477,12 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return True
 
     def _finish(self, owner: object) -> None:
-        """Note that what `owner` got last is done; `_settle` does the rest."""
+        """Note that what `owner` got last is done; `_remove_done` does the rest."""
         given_out = self._buffer.given_out.pop(owner, None)
         if given_out is not None:
             self._buffer.finished.extend(given_out)
 
-    def _settle(self) -> None:
+    def _remove_done(self) -> None:
         """Remove what is done from the queues' messages, so that it can be committed and more be pulled."""
         if not self._buffer.finished:
             return
@@ -502,7 +502,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             self._commit_to_memory()
 
     def _commit_to_memory(self) -> None:
-        self._settle()
+        self._remove_done()
         for queue, assigned in self._assigned.items():
             if assigned.consume_offset >= 0:
                 self._offsets.update(queue, assigned.consume_offset, increase_only=False)
@@ -581,7 +581,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self.seek(queue, await self._max_offset(self._on_wire(queue)))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
-        self._settle()
+        self._remove_done()
         assigned = self._assigned.get(queue)
         if assigned is None:
             raise ClientError(f"cannot seek: {queue} was given to another member of group {self.group} meanwhile")
@@ -635,7 +635,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     def running_info(self) -> ConsumerRunningInfo:
         """Return this consumer's state for tools (GET_CONSUMER_RUNNING_INFO)."""
-        self._settle()
+        self._remove_done()
         held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
         return self._running_info_of(held)
 
@@ -671,7 +671,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         assigned.task = asyncio.create_task(self._pull_loop(assigned, assigned.generation), name=name)
 
     async def _stop(self, queue: MessageQueue) -> None:
-        self._settle()
+        self._remove_done()
         assigned = self._assigned.pop(queue, None)
         if assigned is None:
             return
@@ -735,7 +735,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     def _hold_back_ms(self, assigned: AssignedQueue) -> int:
         if assigned.paused:
             return PAUSED_WAIT_MS
-        self._settle()
+        self._remove_done()
         config, held = self._config, assigned.process_queue
         too_much = (
             self._buffer.message_count > config.pull_threshold_for_all

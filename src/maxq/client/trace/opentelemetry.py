@@ -210,7 +210,7 @@ class OpenTelemetryHook:
 
     def _watched(self, method: Callable[..., Any], name: str, fixed: Attributes) -> Callable[..., Any]:
         def before(args: Sequence[Any]) -> _Operation:
-            settled = _settled(args)
+            settled = _messages_among(args)
             operation_name = "ack" if name == "ack_all" else name
             kind = "receive" if name in _RECEIVING else "settle"
             attributes = _described(operation_name, kind, "", settled) | fixed
@@ -413,7 +413,7 @@ def _links(messages: Sequence[Message]) -> list[Link]:
     return [Link(found) for message in messages if (found := _creation_context(message)) is not None]
 
 
-def _settled(args: Sequence[Any]) -> list[Message]:
+def _messages_among(args: Sequence[Any]) -> list[Message]:
     """Return the messages among the arguments of a call."""
     first = args[0] if args else ()
     return [one for one in (first if isinstance(first, Sequence) else [first]) if isinstance(one, Message)]

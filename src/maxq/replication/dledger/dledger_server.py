@@ -219,7 +219,7 @@ class DLedgerServer:
     async def commit_outcome(self, end_position: int) -> DLedgerResponseCode:
         """Wait as `when_committed` does, for a coroutine."""
         future: asyncio.Future[DLedgerResponseCode] = asyncio.get_running_loop().create_future()
-        if not self.when_committed(end_position, lambda code: _settle(future, code)):
+        if not self.when_committed(end_position, lambda code: _resolve(future, code)):
             return DLedgerResponseCode.SUCCESS
         return await future
 
@@ -228,7 +228,7 @@ class DLedgerServer:
         tell."""
         future: asyncio.Future[tuple[DLedgerResponseCode, int]] = asyncio.get_running_loop().create_future()
         token = object()
-        self._reads[token] = lambda code, index: _settle(future, (code, index))
+        self._reads[token] = lambda code, index: _resolve(future, (code, index))
         self._hear(self.node.read_index, token)
         return await future
 
@@ -475,7 +475,7 @@ class _OwnConnections:
     def on_exception(self, connection: Connection) -> None: ...
 
 
-def _settle(future: "asyncio.Future[_T]", value: _T) -> None:
+def _resolve(future: "asyncio.Future[_T]", value: _T) -> None:
     if not future.done():
         future.set_result(value)
 

@@ -118,7 +118,7 @@ class HAService:
             self._timeout_timer.cancel()
             self._timeout_timer = None
         for _, future in self._waiting_for_transfer:
-            _settle(future, False)
+            _resolve(future, False)
 
     async def change_to_master(self) -> None:
         """Become master: the link to the master ends, and slaves keep theirs. Change brokerRole after it."""
@@ -469,7 +469,7 @@ class HAService:
     def _transfer_began(self, host: str, is_sent: bool = True) -> None:
         for wanted, future in self._waiting_for_transfer:
             if wanted == host:
-                _settle(future, is_sent)
+                _resolve(future, is_sent)
 
     # --- facts ---
 
@@ -511,7 +511,7 @@ class HAService:
         )
 
 
-def _settle(future: "asyncio.Future[bool]", outcome: bool) -> None:
+def _resolve(future: "asyncio.Future[bool]", outcome: bool) -> None:
     if not future.done():
         future.set_result(outcome)
 

@@ -15,8 +15,8 @@ are fetched, too, if the present master has the true bytes (store/recovery/fille
 joins (frames.py), as long as the places in the queues are free: a message that was lost with the end of its queue has
 lost its place to the next one that was sent. Then the slave does not join, and an operator decides which log is right.
 
-**What the master makes of it.** The request is the first report of one more slave. See `_settle` for why the newest
-part of the log is asked for a little later.
+**What the master makes of it.** The request is the first report of one more slave. See `_wait_for_senders` for why the
+newest part of the log is asked for a little later.
 
 Not repaired, but logged: damage that a scrub finds in a master's own log; bytes that are not records at the master
 either; ranges that the master has deleted; ranges that the device cannot read.
@@ -120,7 +120,7 @@ class LogRepair:
 
     async def _replace(self, damage: DamagedRange) -> None:
         start, end = damage.physical_offset, damage.end_offset
-        await self._settle(end)
+        await self._wait_for_senders(end)
         stop = min(end, start + _CHUNK)
         while start < end:
             data = await self._fetch(self._master_address(), start, stop)
@@ -132,7 +132,7 @@ class LogRepair:
             start += good
             stop = min(end, start + _CHUNK)
 
-    async def _settle(self, end: int) -> None:
+    async def _wait_for_senders(self, end: int) -> None:
         """Wait until no sender waits for an acknowledgement up to `end`. A request to the master from an offset
         acknowledges everything below, a second time for this slave; a master that counts connections could take it
         for another slave's."""
@@ -175,7 +175,7 @@ class LogRepair:
         file_size = self._store.commit_log.files.file_size
         self.place_restored()
         for start, end in self._store.filled_ranges.still_filled():
-            await self._settle(end)  # meanwhile the master has named its filled ranges
+            await self._wait_for_senders(end)  # meanwhile the master has named its filled ranges
             if (start, end) in self._store.filled_ranges.as_on_master or start < self._store.min_physical_offset:
                 continue
             position = start % file_size

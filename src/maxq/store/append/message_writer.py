@@ -1,4 +1,4 @@
-"""Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
+"""Into the log: the slow path, for one message and for batches (CommitLog.asyncPutMessage,
 DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is fast_path_writer.py."""
 
 from collections.abc import Collection

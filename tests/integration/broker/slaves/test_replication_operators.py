@@ -187,7 +187,7 @@ async def test_scrub_is_switched_on_while_running_and_repairs(
     assert log_of(slave) != log_of(master)
     assert (await runtime_info(slave))["scrubPasses"] == "0"
     await update(slave, scrubBytesPerSecond=str(1 << 30), scrubEnable="true")
-    await until(lambda: slave.controller.log_care.scrub.passes > 0)
+    await until(lambda: slave.controller.log_maintenance.scrub.passes > 0)
     assert log_of(slave) == log_of(master)
     told = await runtime_info(slave)
     assert (told["scrubDamageFound"], told["scrubDamageLeft"], told["repairedRanges"]) == ("1", "0", "1")
