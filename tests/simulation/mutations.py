@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from maxq.broker.failover.acting_master import ActingMasterService
-from maxq.broker.failover.group_api import GroupApi, Sign
+from maxq.broker.failover.role_lease import RoleLease
 from maxq.broker.failover.slave_to_master_sync import SlaveToMasterSync
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
@@ -44,7 +44,7 @@ from maxq.client.consumer.consume_concurrently import ConsumeMessageConcurrently
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer.message_sender import MessageSender, _Failures
 from maxq.codes import RequestCode
-from maxq.errors import MaxQError, MessageIllegalError, RemotingConnectError, RemotingSendError
+from maxq.errors import MessageIllegalError, RemotingConnectError, RemotingSendError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.replication.ha.group_transfer import GroupTransfer
@@ -321,23 +321,8 @@ def _take_nothing(self: SlaveToMasterSync) -> list[bytes]:
     return []
 
 
-async def _ask_any_name_server(self: GroupApi, *, compatible: bool) -> dict[int, str]:
-    """The first that answers."""
-    failure: Exception = RemotingConnectError("no name server address is set", address="")
-    for address in self._client.name_servers:
-        try:
-            return await (self._members_by_route if compatible else self._members)(address)
-        except MaxQError as error:
-            failure = error
-    raise failure
-
-
 def _replace_anybody(self: ActingMasterService, *of: object) -> dict[int, str]:
     return {}
-
-
-async def _not_ask_it(self: GroupApi, master: str) -> Sign:
-    return Sign.GONE
 
 
 def _take_at_once(self: ActingMasterService) -> str | None:
@@ -470,18 +455,14 @@ MUTATIONS: Final = {
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
-    "one name server of several says who lives": Mutation(
-        "acting", -1, ((GroupApi, "member_group", _ask_any_name_server),)
-    ),
     "a slave acts beside one with a smaller id that a name server has lost": Mutation(
-        "acting", 26, ((ActingMasterService, "_replaced", _replace_anybody),)
+        "acting", -1, ((ActingMasterService, "_replaced", _replace_anybody),)
     ),
-    "who is cut off goes on to promise": Mutation("acting", -1, ((ActingMasterService, "may_be_replaced", _nothing),)),
-    "a slave acts for a master that answers, and that does not hear of it": Mutation(
-        "acting", -1, ((GroupApi, "ask_to_stand_back", _not_ask_it),)
-    ),
+    # A slave that acts without a word beside a master that answers it is shown by
+    # test_a_master_that_no_name_server_hears_ends_to_serve_before_a_slave_begins (servers/test_acting_groups.py).
+    "who is cut off goes on to promise": Mutation("acting", 15, ((RoleLease, "_others", 0),)),
     "a master that comes back takes messages before it has asked its slaves": Mutation(
-        "acting", 12, ((ActingMasterService, "preparation", _take_at_once),)
+        "acting", -1, ((ActingMasterService, "preparation", _take_at_once),)
     ),
     # Of two slaves that acted in turn the master hears both. Slaves take over from one another, so that a story would
     # need two that cannot and a master that reaches both: test_of_two_slaves_that_acted_in_turn_both_are_taken_back_…
