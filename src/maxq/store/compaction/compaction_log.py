@@ -103,10 +103,12 @@ class CompactionLog:
 
         Args:
             clean_exit: the last process ended in good order, so everything was flushed. Otherwise the segments that
-                were not compacted yet are checked record by record.
+                were not compacted yet are checked record by record. What lies behind the first copy that is not whole
+                is removed, and is copied again.
             log_has_from: message offset from which on the log has the messages. Copies below it are not checked: they
                 were durable before the log lost their messages, and if one was found damaged, those behind it could not
-                be copied again.
+                be copied again. So those behind a segment that has lost its last units stay, too, if the log does not
+                have the messages of these.
 
         Raises:
             StoreRefusedError: a file has another size than the settings say.
@@ -119,16 +121,19 @@ class CompactionLog:
             self.position = max(self.position, interrupted.position)
             interrupted.forget(disk)
         self.folders.delete_uncommitted(disk)
-        is_whole = True
+        is_whole = is_ended = True
         bases = self._bases()
         found: list[Segment] = []
         for base in bases:
             segment = self._existing(base)
             segment.load()
-            if is_whole and not clean_exit and (segment.last_offset > self.position or not segment.count):
-                is_whole = self._verify(segment, log_has_from) and (base == bases[-1] or segment.is_ended)
-            elif not is_whole:  # what was cut before comes again, and then the messages of this segment, too
+            if segment.count and not is_ended:
+                is_whole, is_ended = is_whole and segment.first_offset <= log_has_from, True
+            if not is_whole:  # what was cut before comes again, and then the messages of this segment, too
                 segment.cut(0)
+            elif not clean_exit and not (0 <= segment.last_offset <= self.position and segment.is_ended):
+                is_whole = self._verify(segment, log_has_from)
+                is_ended = segment.is_ended
             found.append(segment)
         self._keep_all(found)
 

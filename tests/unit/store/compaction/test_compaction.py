@@ -843,6 +843,34 @@ async def test_a_damaged_copy_costs_no_other_one_after_a_kill_when_the_log_has_n
     store.close()
 
 
+@pytest.mark.parametrize("log_has_them", [True, False])
+async def test_a_segment_that_lost_its_last_units_costs_what_the_log_has_no_more_and_nothing_else(
+    tmp_path: Path, log_has_them: bool
+) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock, delete_commit_log_files_interval=0)
+    fill(store)
+    assert await compacted(store)
+    fill(store, rounds=6)
+    sent = kept(store)
+    (found,) = store.compaction._logs.values()
+    lost = found._segments[0].last_offset
+    units, count = found._segments[0].unit_path, found._segments[0].count
+    await store.compaction._flush("T", 0)
+    if not log_has_them:
+        await expire_all(store, clock)
+        assert store.min_physical_offset > 0
+    crash(store)
+    path = tmp_path / "compaction/compactionCq/T/0" / units.name
+    data = path.read_bytes()
+    path.write_bytes(data[: (count - 1) * 46] + bytes(2 * 46) + data[(count + 1) * 46 :])
+    store = compacting(tmp_path, clock)
+    there = kept(store)
+    wanted = sent if log_has_them else [row for row in sent if row[0] != lost]
+    assert [row for row in wanted if row not in there] == []
+    store.close()
+
+
 @pytest.mark.parametrize("reason", ["damaged", "came back"])
 async def test_copies_that_are_taken_again_are_compacted_also_after_a_restart(tmp_path: Path, reason: str) -> None:
     """They are behind the position of the last compaction then. A message that deletes its key would leave the older
