@@ -20,7 +20,7 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.protocol.frame.frame_scanner_cy import AnswerScanner
-    from cython.cimports.maxq.protocol.message.slots import slot_place, slot_value
+    from cython.cimports.maxq.protocol.message.slots import slot_place, slot_value, untrack
     from cython.cimports.maxq.runtime.buffers import (
         find_unplain,
         has_separator,
@@ -1312,7 +1312,7 @@ class SendAnswers(AnswerScanner):
             self._region, self._region_text = region, region.decode("utf-8", "replace")
         is_traced: cython.bint = not same_bytes(buf, self._places[6], self._places[7], b"false")
         msg_id = self._value(buf, 0)
-        return _new_tuple(
+        result = _new_tuple(
             SendResult,
             (
                 _STATUS_OF_CODE[self._code],
@@ -1326,6 +1326,9 @@ class SendAnswers(AnswerScanner):
                 self._value(buf, 4),
             ),
         )
+        if cython.compiled:
+            untrack(result)  # nothing in it can refer back to it: the cycle collector need not look at many of them
+        return result
 
 
 @cython.cclass

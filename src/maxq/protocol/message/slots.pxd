@@ -24,3 +24,4 @@ cdef extern from *:
     """
     Py_ssize_t slot_place "maxq_slot_place" (object kind, str name) except -1
     object slot_value "maxq_slot_value" (object owner, Py_ssize_t place)
+    void untrack "PyObject_GC_UnTrack" (object owner)

@@ -460,6 +460,18 @@ def test_a_cancelled_send_leaves_nothing_behind(form: ModuleType) -> None:
     assert the_same(scenario) == "cancelled"
 
 
+def test_the_cycle_collector_looks_at_no_results_of_compiled_sends(form: ModuleType) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            await warm(cluster, producer, "T")
+            results = await producer.send_many([Message("T", b"%d" % n) for n in range(50)])
+        assert {gc.is_tracked(result) for result in results} == {not form.is_compiled()}
+
+    simulate(story)
+
+
 def test_send_many_ends_with_its_cancellation(form: ModuleType) -> None:
     async def scenario(cluster: MockCluster, producer: Producer) -> int:
         for broker in cluster.brokers.values():
