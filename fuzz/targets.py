@@ -16,11 +16,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 import maxq.protocol.body
 import maxq.protocol.header
 from fuzz import access_targets as access
 from fuzz.answer_targets import send_answer_seeds, send_answers
 from fuzz.column_targets import record_columns
+from fuzz.grpc_targets import (
+    connection_seeds,
+    connections,
+    header_block_seeds,
+    header_blocks,
+    plain_grpc_send_seeds,
+    plain_grpc_sends,
+)
 from maxq.broker.transaction.half_message import final_message, turn_away
 from maxq.broker.transaction.transactional_message_service import stored_properties
 from maxq.config.properties import parse_properties
@@ -584,4 +594,7 @@ TARGETS = [
         lambda: [b"PROXY TCP4 192.0.2.1 10.0.0.1 56324 10911\r\n",
                  b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x11" + bytes(12) + b"\x02\0\x02ab"],
     ),
+    Target("header-blocks", header_blocks, (RemoteProtocolError,), header_block_seeds),
+    Target("grpc-connections", connections, (), connection_seeds),
+    Target("plain-grpc-sends", plain_grpc_sends, (DecodeError,), plain_grpc_send_seeds),
 ]  # fmt: skip

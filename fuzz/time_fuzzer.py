@@ -23,6 +23,7 @@ from tests.watched_loop import fair_ns
 
 from fuzz import access_targets as access
 from fuzz import targets
+from fuzz.grpc_targets import arrival, arrival_shapes
 from fuzz.run import Finding
 from maxq.access.table_file import decode_tables
 from maxq.auth.tables import AccessTables
@@ -57,7 +58,7 @@ from maxq.protocol.message.received_cy import Pull, read_records
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.http_server import read_head
 from maxq.remoting.proxy_protocol import looks_like_proxy_header, parse_proxy_header
-from maxq.remoting.tls_channel import TlsChannel
+from maxq.remoting.tls.tls_channel import TlsChannel
 from maxq.replication.ha.frames import FILLED_OFFSET, NAME_OFFSET, ReportParser, TransferParser
 from maxq.store.dledger.text_file import decode_text
 
@@ -600,6 +601,7 @@ PARSERS = [
     Parser("DLedger request", _dledger, 1 << 20, None, _dledger_bodies()),
     Parser("HTTP request", read_head, 8_192, STRANGER_MS, _http()),
     Parser("start of TLS", _tls_start, RECEIVE_BUFFER_SIZE, STRANGER_MS, _tls()),
+    Parser("arrival of HTTP/2", arrival, RECEIVE_BUFFER_SIZE, STRANGER_MS, arrival_shapes()),
     Parser("reports of a slave", lambda data: ReportParser().receive_data(data), RECEIVE_BUFFER_SIZE, STRANGER_MS,
            _reports()),
     Parser("transfers of a master", _transfer, RECEIVE_BUFFER_SIZE, CLIENT_MS, _transfers()),

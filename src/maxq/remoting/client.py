@@ -31,8 +31,8 @@ from maxq.protocol.frame.remoting_command import LONGEST_HEADER, RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
 from maxq.remoting.first_answers import SILENT_SECONDS
-from maxq.remoting.tls import ClientTls
-from maxq.remoting.tls_channel import TlsChannel
+from maxq.remoting.tls.contexts import ClientTls
+from maxq.remoting.tls.tls_channel import TlsChannel
 from maxq.runtime.background import CANCELLED_WAIT_S
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.runtime.reused_memory import ReusedMemory

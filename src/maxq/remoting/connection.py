@@ -27,11 +27,12 @@ from maxq.protocol.frame.client_connection import ClientConnection
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.message.message_id import encode_host
 from maxq.remoting.addresses import address_text
+from maxq.remoting.first_bytes import Opening, opening
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.system_sockets import reset, unacknowledged
-from maxq.remoting.tls import failure_text
-from maxq.remoting.tls_channel import TlsChannel
+from maxq.remoting.tls.contexts import failure_text
+from maxq.remoting.tls.tls_channel import TlsChannel
 from maxq.remoting.unfinished_frames import COUNTED, UnfinishedFrames
 from maxq.runtime.holds import ANSWER, BATCH, FRAME, LONG_BATCH, Holds
 from maxq.runtime.refusals import Cause, explain
@@ -46,7 +47,6 @@ OWN_BUFFER_START: Final = 64 * 1024
 _JOINED_AT_MOST: Final = 1024 * 1024  # most bytes that a transport copies in order to join several pieces
 _FLUSH_AT: Final = 512 * 1024  # bytes of waiting answers that are sent before more of an arrival is handled
 
-_TLS_RECORD: Final = 0x16
 # arrivals on the fast path in a row after which a connection may be read together with others
 _FAST_PATH_ARRIVALS: Final = 4
 
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         "_left_unsent", "_loop", "_out", "_out_size", "_own_end", "_own_filled", "_paused", "_remote_host", "_requests",
         "_resting", "_socket", "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes",
         "close_reason", "excluded_codes", "given_buffer", "has_unfinished", "idle_ticks", "is_closed", "is_introduced",
-        "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "is_known", "is_vouched", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -194,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self.given_buffer: bytearray | None = None  # a buffer that is being handled and will not be written again
         self.has_unfinished = False  # it is listed in the endpoint's unfinished frames
         self.is_known = False  # one of its requests was allowed
+        self.is_vouched = False  # the peer is part of this process, which has checked who asks (proxy/loopback.py)
         self._own_filled = 0
         self._own_end = 0  # bytes of the own buffer that are handled
         self._out: list[bytes | memoryview] = []
@@ -797,7 +798,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start_stream(self, buffer: bytearray, position: int, end: int) -> None:
         self._detecting = False
-        if buffer[position] == _TLS_RECORD:
+        found = opening(buffer[position : min(position + 24, end)])
+        if found is Opening.TLS:
             context = self._endpoint.server_tls()
             if context is None:
                 raise RemoteProtocolError("TLS where tls.server.mode is disabled")
@@ -806,6 +808,8 @@ class Connection(asyncio.BufferedProtocol):
             self._tls_received(memoryview(buffer)[position:end])
         elif not self._endpoint.plain_allowed():
             raise RemoteProtocolError("a connection without TLS where tls.server.mode is enforcing")
+        elif found is Opening.HTTP2:
+            raise RemoteProtocolError("HTTP/2 where frames of remoting are expected: gRPC has a port of its own")
         else:
             self.work(buffer, position, end)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import Connection, Processor, RemotingClient
-from maxq.remoting.tls import ClientTls
+from maxq.remoting.tls.contexts import ClientTls
 from maxq.runtime.interfaces import Clock, Rng
 
 

@@ -28,7 +28,7 @@ from maxq.remoting.addresses import address_list
 from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
 from maxq.remoting.peer_addresses import PeerAddresses
-from maxq.remoting.tls import ServerTls
+from maxq.remoting.tls.contexts import ServerTls
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause, explain
 

@@ -21,7 +21,7 @@ from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message.message import decode_records
 from maxq.remoting.client import RemotingClient
-from maxq.remoting.tls import ClientTls
+from maxq.remoting.tls.contexts import ClientTls
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.testing.server_process import StandaloneProcess
 from tests.integration.remoting.frame_adversary import FrameAdversary

@@ -14,7 +14,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting import http_server
 from maxq.remoting.http_server import HttpServer, Page
 from maxq.remoting.server import RemotingServer
-from maxq.remoting.tls import ServerTls
+from maxq.remoting.tls.contexts import ServerTls
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from tests.integration.remoting.stalling_peer import Peer
 from tests.unit.remoting.peers import until

@@ -11,7 +11,7 @@ from maxq.config.netty_server_config import NettyServerConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.remoting.tls import ClientTls, ServerTls
+from maxq.remoting.tls.contexts import ClientTls, ServerTls
 from maxq.runtime.files.system import SystemClock, SystemRng
 
 ECHO, LATER, FAIL, SILENT = 1, 2, 3, 4

@@ -18,7 +18,7 @@ from maxq.errors import ConfigError, RemotingConnectError, RemotingError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
-from maxq.remoting.tls import ClientTls, ServerTls, tls_settings
+from maxq.remoting.tls.contexts import ClientTls, ServerTls, tls_settings
 from maxq.runtime.files.system import SystemDisk
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.remoting.peers import ECHO, calling, connected, serving, until

@@ -11,6 +11,7 @@ Source:
 import importlib
 import logging
 import ssl
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final, TypeVar, cast
 
@@ -29,8 +30,13 @@ _CERTIFICATE_REQUIRED: Final = "TLSV13_ALERT_CERTIFICATE_REQUIRED"  # OpenSSL's 
 class ServerTls:
     """The certificate and settings with which a server answers TLS."""
 
-    def __init__(self, config: NettyServerConfig, disk: SmallFiles) -> None:
-        """Read the configured files. Raises ConfigError if they cannot be used; names the setting and the file."""
+    def __init__(self, config: NettyServerConfig, disk: SmallFiles, *, protocols: Sequence[str] = ()) -> None:
+        """Read the configured files. Raises ConfigError if they cannot be used; names the setting and the file.
+
+        Args:
+            protocols: what is spoken within TLS, as clients ask for it (ALPN); none: that is not negotiated.
+        """
+        self._protocols = list(protocols)
         self._config = config = with_tls_file(config, disk)
         self._watch = _Watch(
             disk, config.tls_server_key_path, config.tls_server_cert_path, config.tls_server_trust_cert_path
@@ -73,6 +79,8 @@ class ServerTls:
     def _make(self) -> ssl.SSLContext:
         config = self._config
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if self._protocols:
+            context.set_alpn_protocols(self._protocols)
         if config.tls_test_mode_enable:
             _load_test_certificate(context)
             return context
@@ -200,7 +208,7 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 def _load_test_certificate(context: ssl.SSLContext) -> None:
     # Imported when the first TLS client comes: `cryptography` would double the start-up time of every broker.
-    importlib.import_module("maxq.remoting.self_signed").load_test_certificate(context)
+    importlib.import_module("maxq.remoting.tls.self_signed").load_test_certificate(context)
 
 
 class _Watch:
