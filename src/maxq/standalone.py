@@ -19,11 +19,13 @@ from types import TracebackType
 from typing import Self
 
 from maxq.broker.admission.access import broker_access
+from maxq.broker.assembly.grpc_door import GrpcPortError
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import EVERYWHERE, broker_on, has_access_control, is_loopback
 from maxq.config.loader import texts
 from maxq.config.properties import parse_properties
+from maxq.config.settings import DEFAULT_GRPC_PORT
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
@@ -38,6 +40,7 @@ _BROKER_PORTS = (-2, 1)  # VIP and replication, seen from the broker's own
 _PORT_TRIES = 5
 _NAMESRV_OPTION = "--namesrv-port, namesrv_port"
 _BROKER_OPTION = "--broker-port, broker_port"
+_GRPC_OPTION = "--grpc-port, grpc_port"
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 
@@ -75,6 +78,7 @@ class StandaloneServer:
             one if somebody else has taken it before `start`; the addresses are certain after that.
         settings: broker properties by RocketMQ's names, on top of those of a standalone broker.
         file_settings: the same from a settings file, which `settings` come before; brokerConfigPath names the file.
+        grpc_port: for clients of RocketMQ 5.x; 0 takes a free one, None opens none unless grpcServerPort is set.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -90,6 +94,7 @@ class StandaloneServer:
         settings: Mapping[str, str] | None = None,
         *,
         file_settings: Mapping[str, str] | None = None,
+        grpc_port: int | None = None,
         disk: Disk,
         clock: Clock,
         rng: Rng,
@@ -109,6 +114,7 @@ class StandaloneServer:
         self._clock = clock
         self._rng = rng
         self._given = (store, namesrv_port, broker_port, given)
+        self._grpc_port = grpc_port
         self._settings, self.warnings = self._choose_ports()
         self.store = Path(self._settings.store.store_path_root_dir)
         self._namesrv: NamesrvController | None = None
@@ -131,6 +137,12 @@ class StandaloneServer:
         return host_and_port(broker.broker_ip1, broker.listen_port)
 
     @property
+    def grpc_address(self) -> str:
+        """Address, host:port, for clients of RocketMQ 5.x; empty: there is none."""
+        port = self._settings.proxy.grpc_server_port
+        return host_and_port(self.host, port) if port else ""
+
+    @property
     def broker_name(self) -> str:
         """Name of the broker: broker-a, unless the settings say otherwise."""
         return self._settings.broker.broker_name
@@ -148,12 +160,17 @@ class StandaloneServer:
             self._namesrv_port = namesrv_port or free_ports(self._rng, self.bind_address, ())
         with naming_port(self.bind_address, broker_port, "broker", _BROKER_OPTION):
             self._broker_port = broker_port or free_ports(self._rng, self.bind_address, _BROKER_PORTS)
+        grpc_port = self._grpc_port or 0
+        if self._grpc_port == 0:
+            with naming_port(self.bind_address, 0, "gRPC server", _GRPC_OPTION):
+                grpc_port = free_ports(self._rng, self.bind_address, ())
         own = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
             "brokerIP1": self.host,
             "listenPort": str(self._broker_port),
             "haListenPort": str(self._broker_port + 1),
+            "grpcServerPort": str(grpc_port),
             "namesrvAddr": self.namesrv_address,
             "storePathRootDir": str(store),
         }
@@ -175,7 +192,7 @@ class StandaloneServer:
                 await self._start()
                 return
             except MaxQError as error:
-                if not tries_left or 0 not in self._given[1:3] or not _is_of_a_taken_port(error):
+                if not tries_left or 0 not in (*self._given[1:3], self._grpc_port) or not _is_of_a_taken_port(error):
                     raise
                 self._settings, self.warnings = self._choose_ports()
 
@@ -205,7 +222,11 @@ class StandaloneServer:
                 self._broker.set_failure_listener(self._failure_listener)
             address, port = self._settings.server.bind_address, self._settings.broker.listen_port
             with naming_port(address, port, "broker", _BROKER_OPTION):
-                await self._broker.start()
+                try:
+                    await self._broker.start()
+                except GrpcPortError as error:
+                    with naming_port(address, self._settings.proxy.grpc_server_port, "gRPC server", _GRPC_OPTION):
+                        raise error.__cause__ or error from None
         except BaseException:
             self._broker = None
             await self.shutdown()
@@ -245,7 +266,7 @@ class Standalone:
 
     Args:
         store: folder to keep messages in; None is a temporary one, deleted at the end.
-        host, namesrv_port, broker_port, settings: as for StandaloneServer.
+        host, namesrv_port, broker_port, settings, grpc_port: as for StandaloneServer.
     """
 
     def __init__(
@@ -255,14 +276,17 @@ class Standalone:
         namesrv_port: int = 0,
         broker_port: int = 0,
         settings: Mapping[str, str] | None = None,
+        *,
+        grpc_port: int | None = None,
     ) -> None:
         self._temporary = Path(tempfile.mkdtemp(prefix="maxq-")) if store is None else None
         self.store = self._temporary or Path(store or "")
         disk, clock, rng = SystemDisk(), SystemClock(), SystemRng()
         try:
             self._server = StandaloneServer(
-                self.store, host, namesrv_port, broker_port, settings, disk=disk, clock=clock, rng=rng
-            )
+                self.store, host, namesrv_port, broker_port, settings, grpc_port=grpc_port, disk=disk, clock=clock,
+                rng=rng,
+            )  # fmt: skip
         except BaseException:
             self._remove_temporary()
             raise
@@ -278,6 +302,11 @@ class Standalone:
     def broker_address(self) -> str:
         """The broker's address, host:port."""
         return self._server.broker_address
+
+    @property
+    def grpc_address(self) -> str:
+        """Address, host:port, for clients of RocketMQ 5.x; empty: there is none."""
+        return self._server.grpc_address
 
     def start(self) -> Self:
         """Start, and return once clients can send; errors as StandaloneServer.start."""
@@ -388,9 +417,18 @@ def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
             return port
 
 
+def grpc_port_if_free(host: str) -> int | None:
+    """Return RocketMQ's port for gRPC clients; None if another process has it."""
+    with contextlib.suppress(OSError):  # the host is no address of this machine, which the start says
+        if _is_taken(host, DEFAULT_GRPC_PORT):
+            return None
+    return DEFAULT_GRPC_PORT
+
+
 def _is_taken(host: str, port: int) -> bool:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         try:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
             probe.bind((host, port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:

@@ -1,11 +1,12 @@
 """The compiled form and the uncompiled form of a `*_cy` module, for tests that must hold in both."""
 
 import ast
+import contextlib
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from unittest import mock
 
 import maxq
 
@@ -20,9 +21,25 @@ def uncompiled(name: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[alias] = module
         beside = {other: uncompiled(other) for other in _compiled_imports(path)}
-        with mock.patch.dict(sys.modules, beside):
+        with _standing_in(beside):
             spec.loader.exec_module(module)
     return sys.modules[alias]
+
+
+@contextlib.contextmanager
+def _standing_in(beside: dict[str, ModuleType]) -> Iterator[None]:
+    """Let imports find these modules. What is imported meanwhile for the first time stays, or its classes would be made
+    a second time by the next import."""
+    stood = {name: sys.modules.get(name) for name in beside}
+    sys.modules.update(beside)
+    try:
+        yield
+    finally:
+        for name, module in stood.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
 
 
 def _compiled_imports(path: Path) -> list[str]:

@@ -127,8 +127,22 @@ class Guard:
         rules = self._judge.rules
         session = cast(Session | None, connection.attributes.get(_SESSION))
         if session is None or session.rules is not rules:
-            session = connection.attributes[_SESSION] = Session(connection.peer_ip, rules)
+            session = connection.attributes[_SESSION] = Session(
+                connection.peer_ip, rules, is_vouched=connection.is_vouched
+            )
         return session
+
+    def identify(self, access_key: str, content: bytes, signature: bytes, source_ip: str) -> str | None:
+        """Return why whoever signed `content` so is not the holder of this access key; None if they are. Called by the
+        gRPC server, whose clients sign the time of their calls."""
+        refused = self._judge.identify(access_key, content, signature, source_ip)
+        return None if refused is None else refused.remark
+
+    def may(self, command: RemotingCommand, source_ip: str) -> str | None:
+        """Return why a client at this address, identified as who has the access key in `command`, may not ask so; None
+        if it may."""
+        refused = self._judge.judge(command, Session(source_ip, self.rules, is_vouched=True))
+        return None if refused is None else refused.remark
 
     def is_super(self, command: RemotingCommand) -> bool:
         """Return whether this request, which was allowed, comes from a user to whom no rule applies."""

@@ -75,12 +75,14 @@ class Session:
         repeated: request code, access key and the fields of REPEATED, a zero byte after each → likewise.
         read: access key, zero byte, topic: who may read messages of the topic, also where the log is asked for them.
         verified: access keys whose signature was right once (stateful strategy).
+        is_vouched: requests need no signature: who sent them has been checked by this process.
     """
 
-    __slots__ = ("read", "repeated", "rules", "sends", "source_ip", "verified")
+    __slots__ = ("is_vouched", "read", "repeated", "rules", "sends", "source_ip", "verified")
 
-    def __init__(self, source_ip: str, rules: object) -> None:
+    def __init__(self, source_ip: str, rules: object, *, is_vouched: bool = False) -> None:
         """`rules` is another object after each change of the rules."""
+        self.is_vouched = is_vouched
         self.source_ip = source_ip
         self.rules = rules
         self.sends: dict[bytes, SigningKey | None] = {}
@@ -166,4 +168,9 @@ class Judge(Protocol):
 
     def is_super(self, command: RemotingCommand) -> bool:
         """Return whether this request, which was allowed, comes from a user to whom no rule applies."""
+        ...
+
+    def identify(self, access_key: str, content: bytes, signature: bytes, source_ip: str) -> Refused | None:
+        """Return why somebody at this address is not who holds this access key and has signed `content` so (the base64
+        text of the signature); None if they are."""
         ...

@@ -43,7 +43,7 @@ class PlainJudge:
         return account is not None and account.admin
 
     def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
-        return self._judge(command, session, signature_counts=True)
+        return self._judge(command, session, signature_counts=not session.is_vouched)
 
     def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
         refused = self.judge_sender(command, session, since)
@@ -90,7 +90,21 @@ class PlainJudge:
         why = needs.refusal(account, command.code)
         if why is not None:
             return Refused(DenialCause.NO_PERMISSION, access_key, why)
-        _learn(command, session, key)
+        _learn(command, session, None if session.is_vouched else key)
+        return None
+
+    def identify(self, access_key: str, content: bytes, signature: bytes, source_ip: str) -> Refused | None:
+        acl = self._acl()
+        account = acl.accounts.get(access_key)
+        if acl.is_white(source_ip) or (account is not None and account.is_white(source_ip)):
+            return None
+        if not access_key:
+            return Refused(DenialCause.NO_CREDENTIALS, "", "No accessKey is configured")
+        if account is None:
+            return Refused(DenialCause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
+        if not self._signing_key(access_key, account.secret_key).matches(content, b"", signature):
+            remark = f"Check signature failed for accessKey={access_key}"
+            return Refused(DenialCause.WRONG_SIGNATURE, access_key, remark)
         return None
 
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:

@@ -79,7 +79,7 @@ class PolicyJudge:
             if refused is not None:
                 return refused
         if command.code in self._learns:
-            session.remember(command, None if self._rules.stateful else key)
+            session.remember(command, None if self._rules.stateful or session.is_vouched else key)
         return None
 
     def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
@@ -103,6 +103,14 @@ class PolicyJudge:
             return self._authorize(command, access_key, session.source_ip)
         return None
 
+    def identify(self, access_key: str, content: bytes, signature: bytes, source_ip: str) -> Refused | None:
+        user = self._user(access_key)
+        if isinstance(user, Refused):
+            return user
+        if not self._signing_key(user).matches(content, b"", signature):
+            return Refused(DenialCause.WRONG_SIGNATURE, access_key, "check signature failed.")
+        return None
+
     def _user(self, access_key: str) -> User | Refused:
         if not access_key:
             return Refused(DenialCause.NO_CREDENTIALS, "", "username cannot be null. Sign requests with an access key.")
@@ -118,7 +126,7 @@ class PolicyJudge:
         if isinstance(user, Refused):
             return user
         key = self._signing_key(user)
-        if self._rules.stateful and access_key in session.verified:
+        if session.is_vouched or (self._rules.stateful and access_key in session.verified):
             return key
         signature = command.ext.get(SIGNATURE, "").encode("utf-8", "replace")
         if not key.matches(signed_content(command.ext, version=command.version), command.body_bytes, signature):

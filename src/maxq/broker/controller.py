@@ -22,6 +22,7 @@ from maxq.broker.admission.access import broker_access, broker_client, register_
 from maxq.broker.admission.fast_failure import FastFailure
 from maxq.broker.admission.quotas import Quotas
 from maxq.broker.assembly.features import Features
+from maxq.broker.assembly.grpc_door import GrpcDoor
 from maxq.broker.assembly.operations import Operations
 from maxq.broker.assembly.schedule import BrokerSchedule
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Peers, Tables
@@ -107,7 +108,7 @@ from maxq.config.host import listening
 from maxq.config.settings import BrokerSettings
 from maxq.errors import BrokerEndedError, MaxQError, StoreFailedError
 from maxq.remoting.server import RemotingServer
-from maxq.remoting.tls import ServerTls
+from maxq.remoting.tls.contexts import ServerTls
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_maintenance import LogMaintenance
@@ -482,6 +483,7 @@ class BrokerController:
         self.config_processor = AdminConfigProcessor(
             self.env, self._tables, self.runtime_info.collect, self.registration.register_all
         )
+        self.grpc = GrpcDoor(env, tables, self.server)
         self.exports = MetricsExport(self._settings.broker, self.metrics, env.clock)
         self.pages = StatusPages(self._settings, self.metrics, clock=env.clock, not_ready=self._not_ready)
 
@@ -500,6 +502,7 @@ class BrokerController:
             self.timed,
             self.popping,
             self.operations.retention,
+            self.grpc,
         ):
             self.topics.add_change_listener(topics_hear.topics_changed)
         self.topics.set_known_elsewhere(self.registration.changes_known)
@@ -557,6 +560,7 @@ class BrokerController:
         settings.on_change(lambda changes: self.quotas.users_changed())
         settings.on_change(lambda changes: self.log_maintenance.config_changed())
         settings.on_change(self.config_processor.settings_changed)
+        settings.on_change(lambda changes: self.grpc.settings_changed())
 
     def _connect_replication(self) -> None:
         self.acknowledgement.set_replicas(self.ha_service)
@@ -747,6 +751,7 @@ class BrokerController:
         try:
             self._start_services()
             await self._register_first()
+            await self.grpc.start()
             self._refuse_to_go_on()
         except BaseException:  # the start may be cancelled while it waits for a name server
             await self.shutdown()
@@ -932,6 +937,7 @@ class BrokerController:
         await self.role.stop()
         await self.schedule.stop()
         self.ids_notifier.close()
+        await self.grpc.stop()
         await self.hold_service.stop()
         await self.send_processor.drain()
         await self.pull_processor.drain()

@@ -23,6 +23,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "standalone": ("commands.servers", "Name server and broker in one process.", "standalone"),
         "namesrv": ("commands.servers", "A name server.", "namesrv"),
         "broker": ("commands.servers", "A broker, or several (--workers).", "broker"),
+        "proxy": ("commands.proxy", "A gRPC proxy in front of the brokers of a cluster.", "proxy"),
         "dledger": ("commands.dledger", "A bare DLedger server (replicated log), and its client."),
     },
     "Messages": {

@@ -137,6 +137,7 @@ _OTHERS: Final = {
         "maxq standalone -c broker.conf",
     ),
     "namesrv": ("maxq namesrv", "maxq namesrv -p 9877 -c namesrv.conf"),
+    "proxy": ("maxq proxy -n 10.0.0.1:9876", "maxq proxy -n '10.0.0.1;10.0.0.2' -c rmq-proxy.json -p 8081"),
     "broker": (
         "maxq broker -n 10.0.0.1 -c broker.conf",
         "maxq broker -n 10.0.0.1 -c broker.conf --workers 2",

@@ -6,8 +6,8 @@ Source: apache/rocketmq client/Validators.java, common/topic/TopicValidator.java
 import re
 
 from maxq.client.errors import MessageRefusedError, NameIllegalError
-from maxq.client.namespace import FORBIDDEN_TOPICS
 from maxq.protocol.message.message import Message
+from maxq.protocol.namespace import FORBIDDEN_TOPICS
 
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from maxq.config.namesrv_config import NamesrvConfig
     from maxq.config.netty_client_config import NettyClientConfig
     from maxq.config.netty_server_config import NettyServerConfig
+    from maxq.config.proxy_config import ProxyConfig
     from maxq.config.settings import BrokerSettings, NamesrvSettings
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NamesrvSettings",
     "NettyClientConfig",
     "NettyServerConfig",
+    "ProxyConfig",
 ]
 
 _MODULES = {
@@ -36,6 +38,7 @@ _MODULES = {
     "NamesrvSettings": "settings",
     "NettyClientConfig": "netty_client_config",
     "NettyServerConfig": "netty_server_config",
+    "ProxyConfig": "proxy_config",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from maxq.config.auth_config import AuthConfig
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.config.settings import BrokerSettings, NamesrvSettings
+from maxq.config.settings import BrokerSettings, NamesrvSettings, ProxySettings
 from maxq.lazy_dataclass import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
@@ -59,7 +59,9 @@ def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
         store_path_commit_log=old_store.store_path_commit_log or str(PurePath(root) / "commitlog"),
         ha_listen_port=ha_port,
     )
-    return BrokerSettings(broker, store, _leaving_descriptors(server, host), settings.client, settings.auth)
+    return BrokerSettings(
+        broker, store, _leaving_descriptors(server, host), settings.client, settings.auth, settings.proxy
+    )
 
 
 def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
@@ -74,6 +76,12 @@ def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
     )
     server = listening(settings.server, has_access_control(old.acl_enable, settings.auth))
     return NamesrvSettings(namesrv, _leaving_descriptors(server, host), settings.client, settings.auth)
+
+
+def proxy_on(settings: ProxySettings, host: Host) -> ProxySettings:
+    """Return the settings with an address on which to listen, and a number of descriptors."""
+    server = _leaving_descriptors(listening(settings.server, False), host)
+    return ProxySettings(settings.cluster, settings.proxy, server, settings.client)
 
 
 def has_access_control(acl_enable: bool, auth: AuthConfig) -> bool:

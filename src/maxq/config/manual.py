@@ -11,6 +11,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.proxy_config import ClusterProxyConfig, ProxyConfig
 from maxq.config.setting import Setting, settings_of
 
 _INTRODUCTION = """\
@@ -42,6 +43,8 @@ _CLASSES: tuple[tuple[type, str], ...] = (
     (MessageStoreConfig, "Store"),
     (NettyServerConfig, "Connections from others"),
     (NettyClientConfig, "Connections to others"),
+    (ProxyConfig, "gRPC clients"),
+    (ClusterProxyConfig, "A proxy by itself"),
     (NamesrvConfig, "Name server"),
     (AuthConfig, "Access control"),
 )

@@ -19,6 +19,7 @@ from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.properties import decode_text, edit_properties
+from maxq.config.proxy_config import ClusterProxyConfig, ProxyConfig
 from maxq.config.setting import Setting, settings_of
 from maxq.errors import ConfigUpdateRefusedError
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_BROKER_PORT = 10911
 DEFAULT_NAMESRV_PORT = 9876
+DEFAULT_GRPC_PORT = 8081
 
 
 class Change(NamedTuple):
@@ -136,9 +138,9 @@ class Settings:
 
 
 class BrokerSettings(Settings):
-    """The settings with which a broker is started: broker, store, server, client, auth."""
+    """The settings with which a broker is started: broker, store, server, client, auth, proxy (its gRPC server)."""
 
-    _parts = ("broker", "server", "client", "store", "auth")
+    _parts = ("broker", "server", "client", "store", "auth", "proxy")
 
     def __init__(
         self,
@@ -147,6 +149,7 @@ class BrokerSettings(Settings):
         server: NettyServerConfig | None = None,
         client: NettyClientConfig | None = None,
         auth: AuthConfig | None = None,
+        proxy: ProxyConfig | None = None,
     ) -> None:
         super().__init__()
         self.broker = broker or BrokerConfig()
@@ -154,6 +157,7 @@ class BrokerSettings(Settings):
         self.server = server or NettyServerConfig(listen_port=self.broker.listen_port)
         self.client = client or NettyClientConfig()
         self.auth = auth or AuthConfig()
+        self.proxy = proxy or ProxyConfig()
 
     @classmethod
     def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
@@ -166,8 +170,8 @@ class BrokerSettings(Settings):
     def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
         """Return new settings with `mapping` on top of these, for use before a server starts."""
         loaded = load(self.configs(), mapping, source=source)
-        broker, server, client, store, auth = loaded.configs
-        return type(self)(broker, store, server, client, auth), loaded.warnings
+        broker, server, client, store, auth, proxy = loaded.configs
+        return type(self)(broker, store, server, client, auth, proxy), loaded.warnings
 
 
 class NamesrvSettings(Settings):
@@ -212,3 +216,33 @@ def persist(files: FileAccess, path: PurePath, changes: list[Change]) -> None:
     except FileNotFoundError:
         text = ""
     files.replace(path, edit_properties(text, {change.name: change.new for change in changes}).encode())
+
+
+class ProxySettings(Settings):
+    """The settings with which a proxy is started that runs by itself: cluster, proxy, server, client."""
+
+    _parts = ("cluster", "proxy", "server", "client")
+
+    def __init__(
+        self,
+        cluster: ClusterProxyConfig | None = None,
+        proxy: ProxyConfig | None = None,
+        server: NettyServerConfig | None = None,
+        client: NettyClientConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.cluster = cluster or ClusterProxyConfig()
+        self.proxy = proxy or ProxyConfig(grpc_server_port=DEFAULT_GRPC_PORT)
+        self.server = server or NettyServerConfig()
+        self.client = client or NettyClientConfig()
+
+    @classmethod
+    def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
+        """Make settings from a properties mapping, and warnings; raises ConfigError as `load` does."""
+        return cls().overlay(mapping, source=source)
+
+    def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
+        """Return new settings with `mapping` on top of these, for use before a server starts."""
+        loaded = load(self.configs(), mapping, source=source)
+        cluster, proxy, server, client = loaded.configs
+        return type(self)(cluster, proxy, server, client), loaded.warnings

@@ -22,7 +22,7 @@ from maxq.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.remoting.tls import ClientTls, ServerTls
+from maxq.remoting.tls.contexts import ClientTls, ServerTls
 from maxq.runtime.blocking import end_threads
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.runtime.turns import Turns

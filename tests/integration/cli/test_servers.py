@@ -87,7 +87,7 @@ def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, numbe
         assert process.wait(30) == 0, log.read_text()
     assert not ready.exists() and not (tmp_path / "store" / "abort").exists()
     ready_line, ended = map(json.loads, log.read_text().splitlines())
-    assert list(ready_line) == ["event", "server", "name", "seconds", "nameServer", "broker", "store"]
+    assert list(ready_line) == ["event", "server", "name", "seconds", "nameServer", "broker", "gRPC", "store"]
     assert (ready_line["event"], ready_line["server"], ready_line["name"]) == ("ready", "standalone", "broker-a")
     assert 0 < ready_line["seconds"] < 60 and ready_line["store"] == str(tmp_path / "store")
     assert ended == {"event": "ended", "server": "standalone", "reason": number.name}

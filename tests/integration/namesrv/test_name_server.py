@@ -14,7 +14,7 @@ from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.remoting.server import RemotingServer
-from maxq.remoting.tls import ServerTls
+from maxq.remoting.tls.contexts import ServerTls
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering, until
 

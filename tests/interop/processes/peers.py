@@ -1,4 +1,5 @@
-"""What the tests need from elsewhere: RocketMQ's jars from Maven Central, the C++ client from the package index.
+"""What the tests need from elsewhere: RocketMQ's jars from Maven Central, the C++ client from the package index,
+h2spec from the Go proxy.
 
 Both are put once below MAXQ_PEERS (default ~/.cache/peers, shared with the benches). Without Maven, Java or a network
 the tests skip and say what is missing.
@@ -16,11 +17,15 @@ from xml.sax.saxutils import escape
 ROCKETMQ_VERSION = "5.5.0"
 OLDER_ROCKETMQ_VERSION = "5.3.3"  # for replication, which the golden data were recorded with
 CPP_CLIENT_VERSION = "0.4.4"
+GRPC_PYTHON_VERSION = "5.1.2"
+GRPC_JAVA_VERSION = "5.0.8"
+H2SPEC_VERSION = "v2.2.1+incompatible"
 FETCH_SECONDS = 300
 ARTIFACTS = ("broker", "namesrv", "tools", "client")
 MAVEN_DEPENDENCY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 COPY_GOAL = f"{MAVEN_DEPENDENCY}:copy-dependencies"
 JAVA_SOURCES = Path(__file__).parent / "java"
+GRPC_JAVA_SOURCE = Path(__file__).parent / "java_grpc" / "GrpcDriver.java"
 
 
 class PeerUnavailableError(Exception):
@@ -127,6 +132,29 @@ def compiled_drivers(jars: Path) -> Path:
     return target
 
 
+def h2spec() -> Path:
+    """The conformance test of HTTP/2, built by Go."""
+    program = peers_folder() / f"h2spec-{H2SPEC_VERSION.partition('+')[0]}" / "h2spec"
+    if program.exists():
+        return program
+    if not shutil.which("go"):
+        raise PeerUnavailableError(f"no go on PATH, and no {program}: install Go, which builds h2spec")
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run(
+            ["go", "install", f"github.com/summerwind/h2spec/cmd/h2spec@{H2SPEC_VERSION}"],
+            env=dict(os.environ, GOBIN=scratch),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=FETCH_SECONDS,
+        )
+        if done.returncode:
+            raise PeerUnavailableError(f"Go could not build h2spec:\n{done.stdout[-2000:]}")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(Path(scratch) / "h2spec", program)
+    return program
+
+
 def cpp_client() -> Path:
     """A folder that holds the package `rocketmq`: ctypes over the C++ client it bundles."""
     if sys.platform != "linux":
@@ -142,3 +170,34 @@ def cpp_client() -> Path:
     if done.returncode:
         raise PeerUnavailableError(f"pip could not fetch rocketmq {CPP_CLIENT_VERSION}:\n{done.stdout[-2000:]}")
     return target
+
+
+def grpc_python_client() -> Path:
+    """A Python with RocketMQ's official client of 5.x, in an environment of its own."""
+    folder = peers_folder() / f"grpc-python-{GRPC_PYTHON_VERSION}"
+    python, marker = folder / "bin" / "python", folder / ".installed"
+    if marker.exists():
+        return python
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+    package = f"rocketmq-python-client=={GRPC_PYTHON_VERSION}"
+    done = _fetch([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", package])
+    if done.returncode:
+        raise PeerUnavailableError(f"pip could not fetch {package}:\n{done.stdout[-2000:]}")
+    marker.touch()
+    return python
+
+
+def grpc_java_client() -> Path:
+    """The folder with the jars of RocketMQ's official Java client of 5.x, and our program on it, GrpcDriver."""
+    folder = peers_folder() / f"grpc-java-{GRPC_JAVA_VERSION}"
+    _fetched(folder, GRPC_JAVA_VERSION, ("client-java",), "rocketmq-client-java-*.jar")
+    compiled = folder / "GrpcDriver.class"
+    content = hashlib.sha256(GRPC_JAVA_SOURCE.read_bytes()).hexdigest()
+    marker = folder / ".compiled"
+    if not compiled.exists() or not marker.exists() or marker.read_text() != content:
+        command = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", str(folder), str(GRPC_JAVA_SOURCE)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout
+        marker.write_text(content)
+    return folder

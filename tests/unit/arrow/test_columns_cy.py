@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from maxq.arrow.message_columns import batch_of_messages
 from maxq.arrow.schemas import BODY_FAULT, KAFKA_COLUMNS, MESSAGE_COLUMNS, checked_columns
-from maxq.client.namespace import unwrap
 from maxq.errors import ConfigError
 from maxq.protocol.message.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message.message import MessageExt, encode_record
+from maxq.protocol.namespace import unwrap
 from tests.unit.both_forms import both
 from tests.unit.protocol.message.test_received_cy import expected, pull, records
 

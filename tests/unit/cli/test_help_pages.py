@@ -36,7 +36,7 @@ def sections(text: str) -> dict[str, list[str]]:
 def test_commands_stand_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     found = sections(page(capsys=capsys))
     assert list(found) == ["Options", "Servers", "Messages", "Administration", "Stores", "Spark", "Shell", "Examples"]
-    assert found["Servers"] == ["standalone", "namesrv", "broker", "dledger"]
+    assert found["Servers"] == ["standalone", "namesrv", "broker", "proxy", "dledger"]
     listed = [name for title in list(found)[1:-1] for name in found[title]]
     assert listed == list(COMMANDS)
 

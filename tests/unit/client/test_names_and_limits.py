@@ -4,10 +4,10 @@ import pytest
 
 from maxq.client.errors import MessageRefusedError, NameIllegalError
 from maxq.client.instance.topic_publish_info import TopicPublishInfo, is_route_changed, publish_queues, subscribe_queues
-from maxq.client.namespace import retry_topic, unwrap, wrap
 from maxq.client.validators import check_body, check_consumer_group, check_group, check_properties, check_topic
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import retry_topic, unwrap, wrap
 
 
 @pytest.mark.parametrize(

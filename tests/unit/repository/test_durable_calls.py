@@ -31,7 +31,7 @@ EXCEPTIONS: Final = {
         "os.fsync": "a client's file where the system is not POSIX",
         "os.replace": "the same",
     },
-    "remoting/self_signed.py": {"Path(name).unlink": "a key for OpenSSL to read, gone at once"},
+    "remoting/tls/self_signed.py": {"Path(name).unlink": "a key for OpenSSL to read, gone at once"},
     "pipeline/spark/home.py": {"link.unlink": "a link in a temporary folder"},
     "pipeline/spark/java.py": {"os.replace": "a script in a temporary folder"},
     "cli/commands/workers.py": {"ready_file.unlink": "ready files"},

@@ -15,7 +15,7 @@ from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 from maxq.remoting.server import RemotingServer
-from maxq.remoting.tls import ClientTls
+from maxq.remoting.tls.contexts import ClientTls
 from maxq.runtime.interfaces import Clock, Disk, Rng
 
 

@@ -12,12 +12,12 @@ from maxq.cli.admin.values import is_true, version_name
 from maxq.cli.help_pages import CommandApp
 from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
-from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
 from maxq.codes import MQVersion
 from maxq.errors import BrokerError, ClientError, ConfigError, RemotingError
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
 from maxq.runtime.files.durable_files import DurableFiles
 from maxq.runtime.files.system import SystemClock
 

@@ -27,7 +27,7 @@ from maxq.cli.terminal.service_manager import tell_service_manager
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on, has_access_control, is_loopback, namesrv_on, where_it_listens
 from maxq.config.properties import format_properties, parse_properties
-from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
+from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_GRPC_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import ConfigError, StoreFailedError
 from maxq.machine import new_event_loop, raise_file_limit, system_host
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
@@ -44,6 +44,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: Options of `maxq standalone`, and the properties of a settings file that they replace.
 _STANDALONE_OPTIONS: Final = {
     "store": ("storePathRootDir",), "broker_port": ("listenPort", "haListenPort"), "host": ("bindAddress", "brokerIP1"),
+    "grpc_port": ("grpcServerPort",),
 }  # fmt: skip
 #: Seconds after which a thread that writes a table gives the interpreter to the event loop; Python's default is 5 ms.
 _SWITCH_SECONDS = 0.0001
@@ -75,6 +76,14 @@ def standalone(
     ] = "127.0.0.1",
     namesrv_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_NAMESRV_PORT,
     broker_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_BROKER_PORT,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="For clients of RocketMQ 5.x; 0 takes a free one. Not given: 8081, or none if that is taken.",
+        ),
+    ] = None,
     ready_file: ReadyFileOption = None,
     set_: SetOption = None,
     end_with_input: EndWithInputOption = False,
@@ -82,7 +91,7 @@ def standalone(
 ) -> None:
     """Name server and broker in one process: cluster DefaultCluster, broker broker-a, unless a settings file or --set
     says otherwise. Options come before the file."""
-    from maxq.standalone import StandaloneServer
+    from maxq.standalone import StandaloneServer, grpc_port_if_free
 
     started = time.monotonic()
     configure_logging(verbose)
@@ -97,13 +106,20 @@ def standalone(
         broker_port = int(file.pop("listenPort"))  # its other ports lie beside it
     if file.pop("namesrvAddr", ""):
         warn([f"{_named(conf)}: namesrvAddr is not used: maxq standalone has a name server of its own"])
+    given = split_assignments(set_ or ())
+    no_grpc = ""
+    if grpc_port is None and not (given.keys() | file.keys()) & {"grpcServerPort"}:
+        grpc_port = grpc_port_if_free(given.get("bindAddress") or file.get("bindAddress") or host)
+        if grpc_port is None:
+            no_grpc = f"none: port {DEFAULT_GRPC_PORT} is taken; --grpc-port chooses another one"
     server = StandaloneServer(
-        store, host, namesrv_port, broker_port, split_assignments(set_ or ()), file_settings=file, **_environment()
+        store, host, namesrv_port, broker_port, given, file_settings=file, grpc_port=grpc_port, **_environment()
     )
     warn(server.warnings)
 
     def ready() -> Ready:
-        facts = {"name server": server.namesrv_address, "broker": server.broker_address, "store": str(server.store)}
+        facts = {"name server": server.namesrv_address, "broker": server.broker_address}
+        facts |= {"gRPC": server.grpc_address or no_grpc or "none", "store": str(server.store)}
         if not is_loopback(server.bind_address):
             facts |= where_it_listens(server.bind_address, server.is_guarded)
         return Ready("standalone", server.broker_name, time.monotonic() - started, facts)

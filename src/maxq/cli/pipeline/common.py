@@ -13,7 +13,7 @@ from maxq.cli.terminal.report import Report, Style, pairs_report, show
 from maxq.cli.terminal.times import parse_time
 from maxq.errors import BrokerError
 from maxq.machine import environment_credentials
-from maxq.remoting.tls import tls_settings
+from maxq.remoting.tls.contexts import tls_settings
 from maxq.runtime.files.system import SystemClock
 
 Options = Annotated[

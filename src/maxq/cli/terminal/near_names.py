@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from maxq.client.admin.admin import Admin
-from maxq.client.namespace import RETRY_PREFIX
 from maxq.errors import MaxQError, RemotingError
+from maxq.protocol.namespace import RETRY_PREFIX
 
 _SECONDS: Final = 2  # longest delay of an error for a search for similar names
 _CUTOFF: Final = 0.75  # difflib's measure of likeness, from 0 to 1

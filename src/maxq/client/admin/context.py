@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from maxq.client.instance.client_api import MQClientAPI
-from maxq.client.namespace import retry_topic
 from maxq.codes import RequestCode
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.route import BrokerData, ClusterInfo, TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import retry_topic
 from maxq.runtime.interfaces import Clock
 
 Result = TypeVar("Result")

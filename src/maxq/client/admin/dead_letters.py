@@ -12,12 +12,12 @@ from maxq.client.admin.context import AdminContext
 from maxq.client.admin.messages import TOOLS_GROUP, MessageAdmin
 from maxq.client.admin.offsets import OffsetAdmin
 from maxq.client.admin.topics import TopicAdmin
-from maxq.client.namespace import DLQ_PREFIX, retry_topic
 from maxq.errors import ClientError, MaxQError, NoRouteError
 from maxq.protocol.body.topic_config import PERM_READ
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import DLQ_PREFIX, retry_topic
 
 _PAGE: Final = 32
 #: Properties that brokers and clients set on a message's way; a message that is sent again gets its own.

@@ -4,7 +4,6 @@ from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_progress
 from maxq.client.admin.topics import TopicAdmin
 from maxq.client.instance.client_api import fields
-from maxq.client.namespace import RETRY_PREFIX, dlq_topic, retry_topic
 from maxq.client.validators import check_group
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
@@ -21,6 +20,7 @@ from maxq.protocol.body.subscription import (
 )
 from maxq.protocol.body.topic_config import TopicList
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import RETRY_PREFIX, dlq_topic, retry_topic
 
 
 class GroupAdmin:

@@ -9,7 +9,6 @@ from maxq.client.admin.context import AdminContext
 from maxq.client.instance.client_api import fields
 from maxq.client.instance.pull_api import unpack
 from maxq.client.instance.topic_publish_info import subscribe_queues
-from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
@@ -24,6 +23,7 @@ from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_message_id, decode_record, decode_records, host_text
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import RETRY_PREFIX
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 _FOR_EVER = 0x7FFF_FFFF_FFFF_FFFF

@@ -19,7 +19,6 @@ from maxq.client.instance.client_shutdown import ClientShutdown, in_turn
 from maxq.client.instance.mq_client import MQClientInstance, already_started
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import PullAPIWrapper
-from maxq.client.namespace import RETRY_PREFIX, wrap
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
 from maxq.client.validators import check_consumer_group, check_group
 from maxq.errors import MaxQError, NoRouteError, RemotingError
@@ -27,6 +26,7 @@ from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import RETRY_PREFIX, wrap
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from concurrent.futures import Executor
 from maxq.client.failures import KnownErrors, error_in_a_line
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.instance.client_shutdown import ClientShutdown
-from maxq.client.namespace import retry_topic
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.protocol.enums import CMResult
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.received_cy import show_own_topics
+from maxq.protocol.namespace import retry_topic
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,6 @@ from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import GoOn
 from maxq.client.message_selector import MessageSelector, expression_of
-from maxq.client.namespace import unwrap, wrap
 from maxq.client.results.arrow_batches import arrow_polls, column_memory
 from maxq.client.results.consume_result import ConsumeResult
 from maxq.client.results.pull_result import PullResult, PullStatus
@@ -47,6 +46,7 @@ from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import unwrap, wrap
 from maxq.runtime.log_limits import LogThrottle, and_more
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pop_api import PopAPI
 from maxq.client.instance.pull_api import GoOn
 from maxq.client.message_selector import MessageSelector, expression_of
-from maxq.client.namespace import wrap
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.results.pull_result import PullResult, PullStatus
@@ -44,6 +43,7 @@ from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscri
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import wrap
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from maxq.client.client_config import ConsumerConfig
 from maxq.client.consumer.held.process_queue import ProcessQueue
 from maxq.client.consumer.offset_store import OffsetStore
 from maxq.client.instance.mq_client import MQClientInstance
-from maxq.client.namespace import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.consumer_info import MessageQueueAssignment
@@ -23,6 +22,7 @@ from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel, MessageRequestMode
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import RETRY_PREFIX
 from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ sendMessageBackAsNormalMessage), ConsumeMessageOrderlyService.java (sendMessageB
 import logging
 
 from maxq.client.instance.mq_client import MQClientInstance
-from maxq.client.namespace import retry_topic, wrap
 from maxq.client.producer.message_sender import MessageSender
 from maxq.errors import BrokerError, ClientError, RemotingError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.namespace import retry_topic, wrap
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pop_api import INIT_MAX, INIT_MIN, PopAPI
 from maxq.client.message_selector import MessageSelector, expression_of
-from maxq.client.namespace import wrap
 from maxq.client.results.pop_result import PopStatus
 from maxq.client.validators import check_topic
 from maxq.codes import ResponseCode
@@ -30,6 +29,7 @@ from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscri
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import wrap
 from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)

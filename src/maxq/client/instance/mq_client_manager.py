@@ -14,7 +14,7 @@ from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.server_requests import ServerRequests
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.rpc_hooks import HookedRemotingClient, NamespaceRPCHook, RPCHook
-from maxq.remoting.tls import ClientTls, tls_settings
+from maxq.remoting.tls.contexts import ClientTls, tls_settings
 
 DEFAULT_INSTANCE = "DEFAULT"
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Collection, Sequence
 
 from maxq.client.instance.mq_client import MQClientInstance
-from maxq.client.namespace import unwrap, wrap
 from maxq.client.results.pop_result import PopResult, decode_pop_answer, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemotingError
@@ -26,6 +25,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.pop_extra_info import ExtraInfo, real_topic
+from maxq.protocol.namespace import unwrap, wrap
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from maxq.client.instance.broker_table import BrokerTarget
 from maxq.client.instance.client_api import pull_answer
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.pull_stream import CHANGING, PullStream
-from maxq.client.namespace import unwrap
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemotingError
@@ -35,6 +34,7 @@ from maxq.protocol.message.message import MessageExt, decode_inner_batch, decode
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.received_cy import Pull, keep_records, read_records
+from maxq.protocol.namespace import unwrap
 
 NO_PROGRESS_WAIT_MS = 1_000  # pause before a broker is asked again for an offset that it does not have
 

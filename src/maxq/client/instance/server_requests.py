@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.stacks import stacks
-from maxq.client.namespace import unwrap
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
@@ -17,6 +16,7 @@ from maxq.protocol.header.send import CheckTransactionStateRequestHeader, ReplyM
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, MessageSysFlag, decode_properties, decode_record, inflated
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import unwrap
 from maxq.remoting.connection import Connection
 
 log = logging.getLogger(__name__)

@@ -47,13 +47,13 @@ else:
         take_bytes,
     )
 
-from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.send_result import STATUS_OF_CODE, SendResult
 from maxq.codes import ResponseCode
 from maxq.errors import RemotingTimeoutError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import RETRY_PREFIX
 from maxq.remoting.socket_io_cy import give_back, lend, receive_lent, send_at_once
 
 if TYPE_CHECKING:

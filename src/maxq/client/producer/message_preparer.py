@@ -12,7 +12,6 @@ from typing import Final
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError
 from maxq.client.instance.request_reply import is_reply
-from maxq.client.namespace import RETRY_PREFIX, wrap
 from maxq.client.validators import check_body, check_properties, check_send_topic, check_topic, check_types
 from maxq.errors import LocalProtocolError
 from maxq.protocol.message import message_const as const
@@ -20,6 +19,7 @@ from maxq.protocol.message.compression import compress, compression_flag
 from maxq.protocol.message.message import Message, decode_batch, encode_batch, encode_properties
 from maxq.protocol.message.message_id import UniqIdGenerator
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.namespace import RETRY_PREFIX, wrap
 from maxq.runtime.interfaces import Clock
 
 _MOST_TOPICS: Final = 10_000

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from maxq.client.client_config import ProducerConfig
-from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.send_result import SendResult
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import RETRY_PREFIX
 
 #: Sends messages as one batch, to the queue if one is given.
 SendBatch = Callable[[list[Message], MessageQueue | None], Awaitable[SendResult]]

@@ -25,7 +25,6 @@ from maxq.client.instance.mq_client import MQClientInstance, already_started
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.topic_publish_info import TopicPublishInfo
 from maxq.client.message_feed import MessageFeed
-from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
 from maxq.client.producer.fast_sends_cy import FastSends, PendingSend
 from maxq.client.producer.many_sends import ManySends
 from maxq.client.producer.message_preparer import PreparedMessage
@@ -41,6 +40,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.recall_handle import RecallHandle
+from maxq.protocol.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
 
 if TYPE_CHECKING:  # few producers trace, or send tables: the others do not load that
     import pyarrow as pa

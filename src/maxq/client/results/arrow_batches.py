@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from maxq.client.errors import WrongArgumentError
-from maxq.client.namespace import unwrap
 from maxq.errors import ClientError, ConfigError
+from maxq.protocol.namespace import unwrap
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,12 +13,12 @@ from maxq.client.hooks import (
     EndTransactionContext,
     SendMessageContext,
 )
-from maxq.client.namespace import unwrap
 from maxq.client.results.send_result import SendStatus
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_trace import DEFAULT_REGION, ContextCode, TracedMessageType, TraceRecord, TraceType
+from maxq.protocol.namespace import unwrap
 
 _STARTED = "maxq.trace.started"
 _BEFORE = "maxq.trace.before"

@@ -54,12 +54,12 @@ from maxq.client.hooks import (
     EndTransactionContext,
     SendMessageContext,
 )
-from maxq.client.namespace import unwrap
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import unwrap
 from maxq.remoting.client import split_address
 from maxq.runtime.interfaces import Clock
 

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from maxq.arrow.schemas import MESSAGE_COLUMNS, spark_schema
-from maxq.client.namespace import DLQ_PREFIX
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.ranges import Range, union
@@ -34,6 +33,7 @@ from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters,
 from maxq.pipeline.transforms.replay import Chosen, check_targets, chosen_messages
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.namespace import DLQ_PREFIX
 
 EXPORT_FORMATS: Final = ("parquet", "json", "orc")
 

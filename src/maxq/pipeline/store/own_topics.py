@@ -7,7 +7,7 @@ Source: common/topic/TopicValidator.java.
 import re
 from typing import Final
 
-from maxq.client.namespace import SYSTEM_TOPICS
+from maxq.protocol.namespace import SYSTEM_TOPICS
 
 #: Matches their names, in Python and in Spark's rlike.
 OWN_TOPICS: Final = rf"^((?i:rmq_sys_).*|{'|'.join(map(re.escape, sorted(SYSTEM_TOPICS)))})$"

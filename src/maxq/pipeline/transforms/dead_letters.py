@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from maxq.client.admin.dead_letters import NOT_SENT_AGAIN
-from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX
 from maxq.protocol.message import message_const as const
+from maxq.protocol.namespace import DLQ_PREFIX, RETRY_PREFIX
 
 LETTER_COLUMNS: Final = ("group", "originTopic", "originMsgId", "tries", "cause", "causeText")
 TRIES: Final = "TRIES"

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Self, TypeVar, cast
 
-from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.loader import load
 from maxq.config.netty_client_config import NettyClientConfig
@@ -37,7 +36,8 @@ from maxq.protocol.enums import ConsumeType
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.remoting.tls import ClientTls
+from maxq.protocol.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from maxq.remoting.tls.contexts import ClientTls
 from maxq.runtime.files.system import SystemClock, SystemDisk
 
 log: Final = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maxq.client.namespace import unwrap
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message.message import MessageExt, decode_properties, decode_records, encode_host, encode_record
+from maxq.protocol.namespace import unwrap
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.protocol.message.received_cy")

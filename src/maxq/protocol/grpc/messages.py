@@ -1,0 +1,474 @@
+"""The messages of RocketMQ's gRPC services, and their enumerations.
+
+Written by `python -m tests.unit.protocol.grpc.message_classes`. The classes are protobuf's, in a descriptor pool of
+their own: a program may load the official client beside MaxQ, which registers the same names in protobuf's.
+"""
+
+import base64
+from enum import IntEnum
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+#: The proto files, as descriptors.
+FILES: Final = descriptor_pb2.FileDescriptorSet.FromString(
+    base64.b64decode(
+        "CvsBCh5nb29nbGUvcHJvdG9idWYvZHVyYXRpb24ucHJvdG8SD2dvb2dsZS5wcm90b2J1ZiI6CghEdXJhdGlvbhIYCgdzZWNvbmRzGAEgASgDUg"
+        "dzZWNvbmRzEhQKBW5hbm9zGAIgASgFUgVuYW5vc0KDAQoTY29tLmdvb2dsZS5wcm90b2J1ZkINRHVyYXRpb25Qcm90b1ABWjFnb29nbGUuZ29s"
+        "YW5nLm9yZy9wcm90b2J1Zi90eXBlcy9rbm93bi9kdXJhdGlvbnBi+AEBogIDR1BCqgIeR29vZ2xlLlByb3RvYnVmLldlbGxLbm93blR5cGVzYg"
+        "Zwcm90bzMK/wEKH2dvb2dsZS9wcm90b2J1Zi90aW1lc3RhbXAucHJvdG8SD2dvb2dsZS5wcm90b2J1ZiI7CglUaW1lc3RhbXASGAoHc2Vjb25k"
+        "cxgBIAEoA1IHc2Vjb25kcxIUCgVuYW5vcxgCIAEoBVIFbmFub3NChQEKE2NvbS5nb29nbGUucHJvdG9idWZCDlRpbWVzdGFtcFByb3RvUAFaMm"
+        "dvb2dsZS5nb2xhbmcub3JnL3Byb3RvYnVmL3R5cGVzL2tub3duL3RpbWVzdGFtcHBi+AEBogIDR1BCqgIeR29vZ2xlLlByb3RvYnVmLldlbGxL"
+        "bm93blR5cGVzYgZwcm90bzMKx0AKI2FwYWNoZS9yb2NrZXRtcS92Mi9kZWZpbml0aW9uLnByb3RvEhJhcGFjaGUucm9ja2V0bXEudjIaH2dvb2"
+        "dsZS9wcm90b2J1Zi90aW1lc3RhbXAucHJvdG8aHmdvb2dsZS9wcm90b2J1Zi9kdXJhdGlvbi5wcm90byJmChBGaWx0ZXJFeHByZXNzaW9uEjIK"
+        "BHR5cGUYASABKA4yHi5hcGFjaGUucm9ja2V0bXEudjIuRmlsdGVyVHlwZVIEdHlwZRIeCgpleHByZXNzaW9uGAIgASgJUgpleHByZXNzaW9uIu"
+        "8BCgtSZXRyeVBvbGljeRIhCgxtYXhfYXR0ZW1wdHMYASABKAVSC21heEF0dGVtcHRzElkKE2V4cG9uZW50aWFsX2JhY2tvZmYYAiABKAsyJi5h"
+        "cGFjaGUucm9ja2V0bXEudjIuRXhwb25lbnRpYWxCYWNrb2ZmSABSEmV4cG9uZW50aWFsQmFja29mZhJWChJjdXN0b21pemVkX2JhY2tvZmYYAy"
+        "ABKAsyJS5hcGFjaGUucm9ja2V0bXEudjIuQ3VzdG9taXplZEJhY2tvZmZIAFIRY3VzdG9taXplZEJhY2tvZmZCCgoIc3RyYXRlZ3kilgEKEkV4"
+        "cG9uZW50aWFsQmFja29mZhIzCgdpbml0aWFsGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uUgdpbml0aWFsEisKA21heBgCIAEoCz"
+        "IZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvblIDbWF4Eh4KCm11bHRpcGxpZXIYAyABKAJSCm11bHRpcGxpZXIiQgoRQ3VzdG9taXplZEJhY2tv"
+        "ZmYSLQoEbmV4dBgBIAMoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvblIEbmV4dCJNCghSZXNvdXJjZRItChJyZXNvdXJjZV9uYW1lc3BhY2"
+        "UYASABKAlSEXJlc291cmNlTmFtZXNwYWNlEhIKBG5hbWUYAiABKAlSBG5hbWUijQEKEVN1YnNjcmlwdGlvbkVudHJ5EjIKBXRvcGljGAEgASgL"
+        "MhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgV0b3BpYxJECgpleHByZXNzaW9uGAIgASgLMiQuYXBhY2hlLnJvY2tldG1xLnYyLkZpbH"
+        "RlckV4cHJlc3Npb25SCmV4cHJlc3Npb24iMQoHQWRkcmVzcxISCgRob3N0GAEgASgJUgRob3N0EhIKBHBvcnQYAiABKAVSBHBvcnQigQEKCUVu"
+        "ZHBvaW50cxI5CgZzY2hlbWUYASABKA4yIS5hcGFjaGUucm9ja2V0bXEudjIuQWRkcmVzc1NjaGVtZVIGc2NoZW1lEjkKCWFkZHJlc3NlcxgCIA"
+        "MoCzIbLmFwYWNoZS5yb2NrZXRtcS52Mi5BZGRyZXNzUglhZGRyZXNzZXMiaQoGQnJva2VyEhIKBG5hbWUYASABKAlSBG5hbWUSDgoCaWQYAiAB"
+        "KAVSAmlkEjsKCWVuZHBvaW50cxgDIAEoCzIdLmFwYWNoZS5yb2NrZXRtcS52Mi5FbmRwb2ludHNSCWVuZHBvaW50cyKZAgoMTWVzc2FnZVF1ZX"
+        "VlEjIKBXRvcGljGAEgASgLMhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgV0b3BpYxIOCgJpZBgCIAEoBVICaWQSPgoKcGVybWlzc2lv"
+        "bhgDIAEoDjIeLmFwYWNoZS5yb2NrZXRtcS52Mi5QZXJtaXNzaW9uUgpwZXJtaXNzaW9uEjIKBmJyb2tlchgEIAEoCzIaLmFwYWNoZS5yb2NrZX"
+        "RtcS52Mi5Ccm9rZXJSBmJyb2tlchJRChRhY2NlcHRfbWVzc2FnZV90eXBlcxgFIAMoDjIfLmFwYWNoZS5yb2NrZXRtcS52Mi5NZXNzYWdlVHlw"
+        "ZVISYWNjZXB0TWVzc2FnZVR5cGVzIlgKBkRpZ2VzdBIyCgR0eXBlGAEgASgOMh4uYXBhY2hlLnJvY2tldG1xLnYyLkRpZ2VzdFR5cGVSBHR5cG"
+        "USGgoIY2hlY2tzdW0YAiABKAlSCGNoZWNrc3VtIo8LChBTeXN0ZW1Qcm9wZXJ0aWVzEhUKA3RhZxgBIAEoCUgAUgN0YWeIAQESEgoEa2V5cxgC"
+        "IAMoCVIEa2V5cxIdCgptZXNzYWdlX2lkGAMgASgJUgltZXNzYWdlSWQSOwoLYm9keV9kaWdlc3QYBCABKAsyGi5hcGFjaGUucm9ja2V0bXEudj"
+        "IuRGlnZXN0Ugpib2R5RGlnZXN0EkEKDWJvZHlfZW5jb2RpbmcYBSABKA4yHC5hcGFjaGUucm9ja2V0bXEudjIuRW5jb2RpbmdSDGJvZHlFbmNv"
+        "ZGluZxJCCgxtZXNzYWdlX3R5cGUYBiABKA4yHy5hcGFjaGUucm9ja2V0bXEudjIuTWVzc2FnZVR5cGVSC21lc3NhZ2VUeXBlEkEKDmJvcm5fdG"
+        "ltZXN0YW1wGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFINYm9yblRpbWVzdGFtcBIbCglib3JuX2hvc3QYCCABKAlSCGJvcm5I"
+        "b3N0EkgKD3N0b3JlX3RpbWVzdGFtcBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAVIOc3RvcmVUaW1lc3RhbXCIAQESHQoKc3"
+        "RvcmVfaG9zdBgKIAEoCVIJc3RvcmVIb3N0Ek4KEmRlbGl2ZXJ5X3RpbWVzdGFtcBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBI"
+        "AlIRZGVsaXZlcnlUaW1lc3RhbXCIAQESKgoOcmVjZWlwdF9oYW5kbGUYDCABKAlIA1INcmVjZWlwdEhhbmRsZYgBARIZCghxdWV1ZV9pZBgNIA"
+        "EoBVIHcXVldWVJZBImCgxxdWV1ZV9vZmZzZXQYDiABKANIBFILcXVldWVPZmZzZXSIAQESTQoSaW52aXNpYmxlX2R1cmF0aW9uGA8gASgLMhku"
+        "Z29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uSAVSEWludmlzaWJsZUR1cmF0aW9uiAEBEi4KEGRlbGl2ZXJ5X2F0dGVtcHQYECABKAVIBlIPZGVsaX"
+        "ZlcnlBdHRlbXB0iAEBEigKDW1lc3NhZ2VfZ3JvdXAYESABKAlIB1IMbWVzc2FnZUdyb3VwiAEBEigKDXRyYWNlX2NvbnRleHQYEiABKAlICFIM"
+        "dHJhY2VDb250ZXh0iAEBEnMKJm9ycGhhbmVkX3RyYW5zYWN0aW9uX3JlY292ZXJ5X2R1cmF0aW9uGBMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLk"
+        "R1cmF0aW9uSAlSI29ycGhhbmVkVHJhbnNhY3Rpb25SZWNvdmVyeUR1cmF0aW9uiAEBElQKEWRlYWRfbGV0dGVyX3F1ZXVlGBQgASgLMiMuYXBh"
+        "Y2hlLnJvY2tldG1xLnYyLkRlYWRMZXR0ZXJRdWV1ZUgKUg9kZWFkTGV0dGVyUXVldWWIAQESIgoKbGl0ZV90b3BpYxgVIAEoCUgLUglsaXRlVG"
+        "9waWOIAQESHwoIcHJpb3JpdHkYFiABKAVIDFIIcHJpb3JpdHmIAQFCBgoEX3RhZ0ISChBfc3RvcmVfdGltZXN0YW1wQhUKE19kZWxpdmVyeV90"
+        "aW1lc3RhbXBCEQoPX3JlY2VpcHRfaGFuZGxlQg8KDV9xdWV1ZV9vZmZzZXRCFQoTX2ludmlzaWJsZV9kdXJhdGlvbkITChFfZGVsaXZlcnlfYX"
+        "R0ZW1wdEIQCg5fbWVzc2FnZV9ncm91cEIQCg5fdHJhY2VfY29udGV4dEIpCidfb3JwaGFuZWRfdHJhbnNhY3Rpb25fcmVjb3ZlcnlfZHVyYXRp"
+        "b25CFAoSX2RlYWRfbGV0dGVyX3F1ZXVlQg0KC19saXRlX3RvcGljQgsKCV9wcmlvcml0eSJGCg9EZWFkTGV0dGVyUXVldWUSFAoFdG9waWMYAS"
+        "ABKAlSBXRvcGljEh0KCm1lc3NhZ2VfaWQYAiABKAlSCW1lc3NhZ2VJZCLBAgoHTWVzc2FnZRIyCgV0b3BpYxgBIAEoCzIcLmFwYWNoZS5yb2Nr"
+        "ZXRtcS52Mi5SZXNvdXJjZVIFdG9waWMSWAoPdXNlcl9wcm9wZXJ0aWVzGAIgAygLMi8uYXBhY2hlLnJvY2tldG1xLnYyLk1lc3NhZ2UuVXNlcl"
+        "Byb3BlcnRpZXNFbnRyeVIOdXNlclByb3BlcnRpZXMSUQoRc3lzdGVtX3Byb3BlcnRpZXMYAyABKAsyJC5hcGFjaGUucm9ja2V0bXEudjIuU3lz"
+        "dGVtUHJvcGVydGllc1IQc3lzdGVtUHJvcGVydGllcxISCgRib2R5GAQgASgMUgRib2R5GkEKE1VzZXJQcm9wZXJ0aWVzRW50cnkSEAoDa2V5GA"
+        "EgASgJUgNrZXkSFAoFdmFsdWUYAiABKAlSBXZhbHVlOgI4ASJTCgpBc3NpZ25tZW50EkUKDW1lc3NhZ2VfcXVldWUYASABKAsyIC5hcGFjaGUu"
+        "cm9ja2V0bXEudjIuTWVzc2FnZVF1ZXVlUgxtZXNzYWdlUXVldWUiUAoGU3RhdHVzEiwKBGNvZGUYASABKA4yGC5hcGFjaGUucm9ja2V0bXEudj"
+        "IuQ29kZVIEY29kZRIYCgdtZXNzYWdlGAIgASgJUgdtZXNzYWdlIpABCgJVQRI4CghsYW5ndWFnZRgBIAEoDjIcLmFwYWNoZS5yb2NrZXRtcS52"
+        "Mi5MYW5ndWFnZVIIbGFuZ3VhZ2USGAoHdmVyc2lvbhgCIAEoCVIHdmVyc2lvbhIaCghwbGF0Zm9ybRgDIAEoCVIIcGxhdGZvcm0SGgoIaG9zdG"
+        "5hbWUYBCABKAlSCGhvc3RuYW1lIpsGCghTZXR0aW5ncxJECgtjbGllbnRfdHlwZRgBIAEoDjIeLmFwYWNoZS5yb2NrZXRtcS52Mi5DbGllbnRU"
+        "eXBlSAFSCmNsaWVudFR5cGWIAQESRQoMYWNjZXNzX3BvaW50GAIgASgLMh0uYXBhY2hlLnJvY2tldG1xLnYyLkVuZHBvaW50c0gCUgthY2Nlc3"
+        "NQb2ludIgBARJLCg5iYWNrb2ZmX3BvbGljeRgDIAEoCzIfLmFwYWNoZS5yb2NrZXRtcS52Mi5SZXRyeVBvbGljeUgDUg1iYWNrb2ZmUG9saWN5"
+        "iAEBEkcKD3JlcXVlc3RfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkgEUg5yZXF1ZXN0VGltZW91dIgBARJACgpwdW"
+        "JsaXNoaW5nGAUgASgLMh4uYXBhY2hlLnJvY2tldG1xLnYyLlB1Ymxpc2hpbmdIAFIKcHVibGlzaGluZxJGCgxzdWJzY3JpcHRpb24YBiABKAsy"
+        "IC5hcGFjaGUucm9ja2V0bXEudjIuU3Vic2NyaXB0aW9uSABSDHN1YnNjcmlwdGlvbhI1Cgp1c2VyX2FnZW50GAcgASgLMhYuYXBhY2hlLnJvY2"
+        "tldG1xLnYyLlVBUgl1c2VyQWdlbnQSMgoGbWV0cmljGAggASgLMhouYXBhY2hlLnJvY2tldG1xLnYyLk1ldHJpY1IGbWV0cmljEl8KEWNsaWVu"
+        "dF9wcm9wZXJ0aWVzGAkgAygLMjIuYXBhY2hlLnJvY2tldG1xLnYyLlNldHRpbmdzLkNsaWVudFByb3BlcnRpZXNFbnRyeVIQY2xpZW50UHJvcG"
+        "VydGllcxpDChVDbGllbnRQcm9wZXJ0aWVzRW50cnkSEAoDa2V5GAEgASgJUgNrZXkSFAoFdmFsdWUYAiABKAlSBXZhbHVlOgI4AUIJCgdwdWJf"
+        "c3ViQg4KDF9jbGllbnRfdHlwZUIPCg1fYWNjZXNzX3BvaW50QhEKD19iYWNrb2ZmX3BvbGljeUISChBfcmVxdWVzdF90aW1lb3V0IpoBCgpQdW"
+        "JsaXNoaW5nEjQKBnRvcGljcxgBIAMoCzIcLmFwYWNoZS5yb2NrZXRtcS52Mi5SZXNvdXJjZVIGdG9waWNzEiIKDW1heF9ib2R5X3NpemUYAiAB"
+        "KAVSC21heEJvZHlTaXplEjIKFXZhbGlkYXRlX21lc3NhZ2VfdHlwZRgDIAEoCFITdmFsaWRhdGVNZXNzYWdlVHlwZSKaBAoMU3Vic2NyaXB0aW"
+        "9uEjcKBWdyb3VwGAEgASgLMhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlSABSBWdyb3VwiAEBEksKDXN1YnNjcmlwdGlvbnMYAiADKAsy"
+        "JS5hcGFjaGUucm9ja2V0bXEudjIuU3Vic2NyaXB0aW9uRW50cnlSDXN1YnNjcmlwdGlvbnMSFwoEZmlmbxgDIAEoCEgBUgRmaWZviAEBEjEKEn"
+        "JlY2VpdmVfYmF0Y2hfc2l6ZRgEIAEoBUgCUhByZWNlaXZlQmF0Y2hTaXpliAEBElAKFGxvbmdfcG9sbGluZ190aW1lb3V0GAUgASgLMhkuZ29v"
+        "Z2xlLnByb3RvYnVmLkR1cmF0aW9uSANSEmxvbmdQb2xsaW5nVGltZW91dIgBARI7ChdsaXRlX3N1YnNjcmlwdGlvbl9xdW90YRgGIAEoBUgEUh"
+        "VsaXRlU3Vic2NyaXB0aW9uUXVvdGGIAQESMgoTbWF4X2xpdGVfdG9waWNfc2l6ZRgHIAEoBUgFUhBtYXhMaXRlVG9waWNTaXpliAEBQggKBl9n"
+        "cm91cEIHCgVfZmlmb0IVChNfcmVjZWl2ZV9iYXRjaF9zaXplQhcKFV9sb25nX3BvbGxpbmdfdGltZW91dEIaChhfbGl0ZV9zdWJzY3JpcHRpb2"
+        "5fcXVvdGFCFgoUX21heF9saXRlX3RvcGljX3NpemUiaAoGTWV0cmljEg4KAm9uGAEgASgIUgJvbhJACgllbmRwb2ludHMYAiABKAsyHS5hcGFj"
+        "aGUucm9ja2V0bXEudjIuRW5kcG9pbnRzSABSCWVuZHBvaW50c4gBAUIMCgpfZW5kcG9pbnRzItkBCgxPZmZzZXRPcHRpb24SQQoGcG9saWN5GA"
+        "EgASgOMicuYXBhY2hlLnJvY2tldG1xLnYyLk9mZnNldE9wdGlvbi5Qb2xpY3lIAFIGcG9saWN5EhgKBm9mZnNldBgCIAEoA0gAUgZvZmZzZXQS"
+        "FwoGdGFpbF9uGAMgASgDSABSBXRhaWxOEh4KCXRpbWVzdGFtcBgEIAEoA0gAUgl0aW1lc3RhbXAiJAoGUG9saWN5EggKBExBU1QQABIHCgNNSU"
+        "4QARIHCgNNQVgQAkINCgtvZmZzZXRfdHlwZSpZChVUcmFuc2FjdGlvblJlc29sdXRpb24SJgoiVFJBTlNBQ1RJT05fUkVTT0xVVElPTl9VTlNQ"
+        "RUNJRklFRBAAEgoKBkNPTU1JVBABEgwKCFJPTExCQUNLEAIqVwoRVHJhbnNhY3Rpb25Tb3VyY2USFgoSU09VUkNFX1VOU1BFQ0lGSUVEEAASEQ"
+        "oNU09VUkNFX0NMSUVOVBABEhcKE1NPVVJDRV9TRVJWRVJfQ0hFQ0sQAipXCgpQZXJtaXNzaW9uEhoKFlBFUk1JU1NJT05fVU5TUEVDSUZJRUQQ"
+        "ABIICgROT05FEAESCAoEUkVBRBACEgkKBVdSSVRFEAMSDgoKUkVBRF9XUklURRAEKjsKCkZpbHRlclR5cGUSGwoXRklMVEVSX1RZUEVfVU5TUE"
+        "VDSUZJRUQQABIHCgNUQUcQARIHCgNTUUwQAipUCg1BZGRyZXNzU2NoZW1lEh4KGkFERFJFU1NfU0NIRU1FX1VOU1BFQ0lGSUVEEAASCAoESVB2"
+        "NBABEggKBElQdjYQAhIPCgtET01BSU5fTkFNRRADKnUKC01lc3NhZ2VUeXBlEhwKGE1FU1NBR0VfVFlQRV9VTlNQRUNJRklFRBAAEgoKBk5PUk"
+        "1BTBABEggKBEZJRk8QAhIJCgVERUxBWRADEg8KC1RSQU5TQUNUSU9OEAQSCAoETElURRAFEgwKCFBSSU9SSVRZEAYqRwoKRGlnZXN0VHlwZRIb"
+        "ChdESUdFU1RfVFlQRV9VTlNQRUNJRklFRBAAEgkKBUNSQzMyEAESBwoDTUQ1EAISCAoEU0hBMRADKqQBCgpDbGllbnRUeXBlEhsKF0NMSUVOVF"
+        "9UWVBFX1VOU1BFQ0lGSUVEEAASDAoIUFJPRFVDRVIQARIRCg1QVVNIX0NPTlNVTUVSEAISEwoPU0lNUExFX0NPTlNVTUVSEAMSEQoNUFVMTF9D"
+        "T05TVU1FUhAEEhYKEkxJVEVfUFVTSF9DT05TVU1FUhAFEhgKFExJVEVfU0lNUExFX0NPTlNVTUVSEAYqPAoIRW5jb2RpbmcSGAoURU5DT0RJTk"
+        "dfVU5TUEVDSUZJRUQQABIMCghJREVOVElUWRABEggKBEdaSVAQAirKCwoEQ29kZRIUChBDT0RFX1VOU1BFQ0lGSUVEEAASCAoCT0sQoJwBEhYK"
+        "EE1VTFRJUExFX1JFU1VMVFMQsOoBEhEKC0JBRF9SRVFVRVNUEMC4AhIaChRJTExFR0FMX0FDQ0VTU19QT0lOVBDBuAISEwoNSUxMRUdBTF9UT1"
+        "BJQxDCuAISHAoWSUxMRUdBTF9DT05TVU1FUl9HUk9VUBDDuAISGQoTSUxMRUdBTF9NRVNTQUdFX1RBRxDEuAISGQoTSUxMRUdBTF9NRVNTQUdF"
+        "X0tFWRDFuAISGwoVSUxMRUdBTF9NRVNTQUdFX0dST1VQEMa4AhIiChxJTExFR0FMX01FU1NBR0VfUFJPUEVSVFlfS0VZEMe4AhIcChZJTlZBTE"
+        "lEX1RSQU5TQUNUSU9OX0lEEMi4AhIYChJJTExFR0FMX01FU1NBR0VfSUQQybgCEh8KGUlMTEVHQUxfRklMVEVSX0VYUFJFU1NJT04QyrgCEhwK"
+        "FklMTEVHQUxfSU5WSVNJQkxFX1RJTUUQy7gCEhsKFUlMTEVHQUxfREVMSVZFUllfVElNRRDMuAISHAoWSU5WQUxJRF9SRUNFSVBUX0hBTkRMRR"
+        "DNuAISKQojTUVTU0FHRV9QUk9QRVJUWV9DT05GTElDVF9XSVRIX1RZUEUQzrgCEh4KGFVOUkVDT0dOSVpFRF9DTElFTlRfVFlQRRDPuAISFwoR"
+        "TUVTU0FHRV9DT1JSVVBURUQQ0LgCEhgKEkNMSUVOVF9JRF9SRVFVSVJFRBDRuAISGgoUSUxMRUdBTF9QT0xMSU5HX1RJTUUQ0rgCEhQKDklMTE"
+        "VHQUxfT0ZGU0VUENO4AhIYChJJTExFR0FMX0xJVEVfVE9QSUMQ1LgCEh8KGUlOVkFMSURfQ0xJRU5UX1BST1BFUlRJRVMQ1bgCEhIKDFVOQVVU"
+        "SE9SSVpFRBCkuQISFgoQUEFZTUVOVF9SRVFVSVJFRBCIugISDwoJRk9SQklEREVOEOy6AhIPCglOT1RfRk9VTkQQ0LsCEhcKEU1FU1NBR0VfTk"
+        "9UX0ZPVU5EENG7AhIVCg9UT1BJQ19OT1RfRk9VTkQQ0rsCEh4KGENPTlNVTUVSX0dST1VQX05PVF9GT1VORBDTuwISFgoQT0ZGU0VUX05PVF9G"
+        "T1VORBDUuwISFQoPUkVRVUVTVF9USU1FT1VUEOC+AhIXChFQQVlMT0FEX1RPT19MQVJHRRDUwgISHAoWTUVTU0FHRV9CT0RZX1RPT19MQVJHRR"
+        "DVwgISGAoSTUVTU0FHRV9CT0RZX0VNUFRZENbCAhIZChNQUkVDT05ESVRJT05fRkFJTEVEELDOAhIXChFUT09fTUFOWV9SRVFVRVNUUxCUzwIS"
+        "HwoZTElURV9UT1BJQ19RVU9UQV9FWENFRURFRBCVzwISJgogTElURV9TVUJTQ1JJUFRJT05fUVVPVEFfRVhDRUVERUQQls8CEiUKH1JFUVVFU1"
+        "RfSEVBREVSX0ZJRUxEU19UT09fTEFSR0UQ3NACEiIKHE1FU1NBR0VfUFJPUEVSVElFU19UT09fTEFSR0UQ3dACEhQKDklOVEVSTkFMX0VSUk9S"
+        "ENCGAxIbChVJTlRFUk5BTF9TRVJWRVJfRVJST1IQ0YYDEhYKEEhBX05PVF9BVkFJTEFCTEUQ0oYDEhUKD05PVF9JTVBMRU1FTlRFRBC0hwMSEw"
+        "oNUFJPWFlfVElNRU9VVBDgiQMSIAoaTUFTVEVSX1BFUlNJU1RFTkNFX1RJTUVPVVQQ4YkDEh8KGVNMQVZFX1BFUlNJU1RFTkNFX1RJTUVPVVQQ"
+        "4okDEhEKC1VOU1VQUE9SVEVEEMSKAxIZChNWRVJTSU9OX1VOU1VQUE9SVEVEEMWKAxIlCh9WRVJJRllfRklGT19NRVNTQUdFX1VOU1VQUE9SVE"
+        "VEEMaKAxIfChlGQUlMRURfVE9fQ09OU1VNRV9NRVNTQUdFEODUAyqtAQoITGFuZ3VhZ2USGAoUTEFOR1VBR0VfVU5TUEVDSUZJRUQQABIICgRK"
+        "QVZBEAESBwoDQ1BQEAISCwoHRE9UX05FVBADEgoKBkdPTEFORxAEEggKBFJVU1QQBRIKCgZQWVRIT04QBhIHCgNQSFAQBxILCgdOT0RFX0pTEA"
+        "gSCAoEUlVCWRAJEg8KC09CSkVDVElWRV9DEAoSCAoEREFSVBALEgoKBktPVExJThAMKmQKFkxpdGVTdWJzY3JpcHRpb25BY3Rpb24SDwoLUEFS"
+        "VElBTF9BREQQABISCg5QQVJUSUFMX1JFTU9WRRABEhAKDENPTVBMRVRFX0FERBACEhMKD0NPTVBMRVRFX1JFTU9WRRADKjoKEVF1ZXJ5T2Zmc2"
+        "V0UG9saWN5Eg0KCUJFR0lOTklORxAAEgcKA0VORBABEg0KCVRJTUVTVEFNUBACQjsKEmFwYWNoZS5yb2NrZXRtcS52MkIITVFEb21haW5QAaAB"
+        "AdgBAaoCEkFwYWNoZS5Sb2NrZXRtcS5WMmIGcHJvdG8zCqBNCiBhcGFjaGUvcm9ja2V0bXEvdjIvc2VydmljZS5wcm90bxISYXBhY2hlLnJvY2"
+        "tldG1xLnYyGh5nb29nbGUvcHJvdG9idWYvZHVyYXRpb24ucHJvdG8aH2dvb2dsZS9wcm90b2J1Zi90aW1lc3RhbXAucHJvdG8aI2FwYWNoZS9y"
+        "b2NrZXRtcS92Mi9kZWZpbml0aW9uLnByb3RvIoQBChFRdWVyeVJvdXRlUmVxdWVzdBIyCgV0b3BpYxgBIAEoCzIcLmFwYWNoZS5yb2NrZXRtcS"
+        "52Mi5SZXNvdXJjZVIFdG9waWMSOwoJZW5kcG9pbnRzGAIgASgLMh0uYXBhY2hlLnJvY2tldG1xLnYyLkVuZHBvaW50c1IJZW5kcG9pbnRzIpEB"
+        "ChJRdWVyeVJvdXRlUmVzcG9uc2USMgoGc3RhdHVzGAEgASgLMhouYXBhY2hlLnJvY2tldG1xLnYyLlN0YXR1c1IGc3RhdHVzEkcKDm1lc3NhZ2"
+        "VfcXVldWVzGAIgAygLMiAuYXBhY2hlLnJvY2tldG1xLnYyLk1lc3NhZ2VRdWV1ZVINbWVzc2FnZVF1ZXVlcyJNChJTZW5kTWVzc2FnZVJlcXVl"
+        "c3QSNwoIbWVzc2FnZXMYASADKAsyGy5hcGFjaGUucm9ja2V0bXEudjIuTWVzc2FnZVIIbWVzc2FnZXMiyAEKD1NlbmRSZXN1bHRFbnRyeRIyCg"
+        "ZzdGF0dXMYASABKAsyGi5hcGFjaGUucm9ja2V0bXEudjIuU3RhdHVzUgZzdGF0dXMSHQoKbWVzc2FnZV9pZBgCIAEoCVIJbWVzc2FnZUlkEiUK"
+        "DnRyYW5zYWN0aW9uX2lkGAMgASgJUg10cmFuc2FjdGlvbklkEhYKBm9mZnNldBgEIAEoA1IGb2Zmc2V0EiMKDXJlY2FsbF9oYW5kbGUYBSABKA"
+        "lSDHJlY2FsbEhhbmRsZSKIAQoTU2VuZE1lc3NhZ2VSZXNwb25zZRIyCgZzdGF0dXMYASABKAsyGi5hcGFjaGUucm9ja2V0bXEudjIuU3RhdHVz"
+        "UgZzdGF0dXMSPQoHZW50cmllcxgCIAMoCzIjLmFwYWNoZS5yb2NrZXRtcS52Mi5TZW5kUmVzdWx0RW50cnlSB2VudHJpZXMivQEKFlF1ZXJ5QX"
+        "NzaWdubWVudFJlcXVlc3QSMgoFdG9waWMYASABKAsyHC5hcGFjaGUucm9ja2V0bXEudjIuUmVzb3VyY2VSBXRvcGljEjIKBWdyb3VwGAIgASgL"
+        "MhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgVncm91cBI7CgllbmRwb2ludHMYAyABKAsyHS5hcGFjaGUucm9ja2V0bXEudjIuRW5kcG"
+        "9pbnRzUgllbmRwb2ludHMijwEKF1F1ZXJ5QXNzaWdubWVudFJlc3BvbnNlEjIKBnN0YXR1cxgBIAEoCzIaLmFwYWNoZS5yb2NrZXRtcS52Mi5T"
+        "dGF0dXNSBnN0YXR1cxJACgthc3NpZ25tZW50cxgCIAMoCzIeLmFwYWNoZS5yb2NrZXRtcS52Mi5Bc3NpZ25tZW50Ugthc3NpZ25tZW50cyKnBA"
+        "oVUmVjZWl2ZU1lc3NhZ2VSZXF1ZXN0EjIKBWdyb3VwGAEgASgLMhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgVncm91cBJFCg1tZXNz"
+        "YWdlX3F1ZXVlGAIgASgLMiAuYXBhY2hlLnJvY2tldG1xLnYyLk1lc3NhZ2VRdWV1ZVIMbWVzc2FnZVF1ZXVlElEKEWZpbHRlcl9leHByZXNzaW"
+        "9uGAMgASgLMiQuYXBhY2hlLnJvY2tldG1xLnYyLkZpbHRlckV4cHJlc3Npb25SEGZpbHRlckV4cHJlc3Npb24SHQoKYmF0Y2hfc2l6ZRgEIAEo"
+        "BVIJYmF0Y2hTaXplEk0KEmludmlzaWJsZV9kdXJhdGlvbhgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkgAUhFpbnZpc2libGVEdX"
+        "JhdGlvbogBARIdCgphdXRvX3JlbmV3GAYgASgIUglhdXRvUmVuZXcSUAoUbG9uZ19wb2xsaW5nX3RpbWVvdXQYByABKAsyGS5nb29nbGUucHJv"
+        "dG9idWYuRHVyYXRpb25IAVISbG9uZ1BvbGxpbmdUaW1lb3V0iAEBEiIKCmF0dGVtcHRfaWQYCCABKAlIAlIJYXR0ZW1wdElkiAEBQhUKE19pbn"
+        "Zpc2libGVfZHVyYXRpb25CFwoVX2xvbmdfcG9sbGluZ190aW1lb3V0Qg0KC19hdHRlbXB0X2lkIt8BChZSZWNlaXZlTWVzc2FnZVJlc3BvbnNl"
+        "EjQKBnN0YXR1cxgBIAEoCzIaLmFwYWNoZS5yb2NrZXRtcS52Mi5TdGF0dXNIAFIGc3RhdHVzEjcKB21lc3NhZ2UYAiABKAsyGy5hcGFjaGUucm"
+        "9ja2V0bXEudjIuTWVzc2FnZUgAUgdtZXNzYWdlEksKEmRlbGl2ZXJ5X3RpbWVzdGFtcBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3Rh"
+        "bXBIAFIRZGVsaXZlcnlUaW1lc3RhbXBCCQoHY29udGVudCKKAQoPQWNrTWVzc2FnZUVudHJ5Eh0KCm1lc3NhZ2VfaWQYASABKAlSCW1lc3NhZ2"
+        "VJZBIlCg5yZWNlaXB0X2hhbmRsZRgCIAEoCVINcmVjZWlwdEhhbmRsZRIiCgpsaXRlX3RvcGljGAMgASgJSABSCWxpdGVUb3BpY4gBAUINCgtf"
+        "bGl0ZV90b3BpYyK6AQoRQWNrTWVzc2FnZVJlcXVlc3QSMgoFZ3JvdXAYASABKAsyHC5hcGFjaGUucm9ja2V0bXEudjIuUmVzb3VyY2VSBWdyb3"
+        "VwEjIKBXRvcGljGAIgASgLMhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgV0b3BpYxI9CgdlbnRyaWVzGAMgAygLMiMuYXBhY2hlLnJv"
+        "Y2tldG1xLnYyLkFja01lc3NhZ2VFbnRyeVIHZW50cmllcyKRAQoVQWNrTWVzc2FnZVJlc3VsdEVudHJ5Eh0KCm1lc3NhZ2VfaWQYASABKAlSCW"
+        "1lc3NhZ2VJZBIlCg5yZWNlaXB0X2hhbmRsZRgCIAEoCVINcmVjZWlwdEhhbmRsZRIyCgZzdGF0dXMYAyABKAsyGi5hcGFjaGUucm9ja2V0bXEu"
+        "djIuU3RhdHVzUgZzdGF0dXMijQEKEkFja01lc3NhZ2VSZXNwb25zZRIyCgZzdGF0dXMYASABKAsyGi5hcGFjaGUucm9ja2V0bXEudjIuU3RhdH"
+        "VzUgZzdGF0dXMSQwoHZW50cmllcxgCIAMoCzIpLmFwYWNoZS5yb2NrZXRtcS52Mi5BY2tNZXNzYWdlUmVzdWx0RW50cnlSB2VudHJpZXMi6AIK"
+        "JkZvcndhcmRNZXNzYWdlVG9EZWFkTGV0dGVyUXVldWVSZXF1ZXN0EjIKBWdyb3VwGAEgASgLMhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cm"
+        "NlUgVncm91cBIyCgV0b3BpYxgCIAEoCzIcLmFwYWNoZS5yb2NrZXRtcS52Mi5SZXNvdXJjZVIFdG9waWMSJQoOcmVjZWlwdF9oYW5kbGUYAyAB"
+        "KAlSDXJlY2VpcHRIYW5kbGUSHQoKbWVzc2FnZV9pZBgEIAEoCVIJbWVzc2FnZUlkEikKEGRlbGl2ZXJ5X2F0dGVtcHQYBSABKAVSD2RlbGl2ZX"
+        "J5QXR0ZW1wdBIyChVtYXhfZGVsaXZlcnlfYXR0ZW1wdHMYBiABKAVSE21heERlbGl2ZXJ5QXR0ZW1wdHMSIgoKbGl0ZV90b3BpYxgHIAEoCUgA"
+        "UglsaXRlVG9waWOIAQFCDQoLX2xpdGVfdG9waWMiXQonRm9yd2FyZE1lc3NhZ2VUb0RlYWRMZXR0ZXJRdWV1ZVJlc3BvbnNlEjIKBnN0YXR1cx"
+        "gBIAEoCzIaLmFwYWNoZS5yb2NrZXRtcS52Mi5TdGF0dXNSBnN0YXR1cyKWAQoQSGVhcnRiZWF0UmVxdWVzdBI3CgVncm91cBgBIAEoCzIcLmFw"
+        "YWNoZS5yb2NrZXRtcS52Mi5SZXNvdXJjZUgAUgVncm91cIgBARI/CgtjbGllbnRfdHlwZRgCIAEoDjIeLmFwYWNoZS5yb2NrZXRtcS52Mi5DbG"
+        "llbnRUeXBlUgpjbGllbnRUeXBlQggKBl9ncm91cCJHChFIZWFydGJlYXRSZXNwb25zZRIyCgZzdGF0dXMYASABKAsyGi5hcGFjaGUucm9ja2V0"
+        "bXEudjIuU3RhdHVzUgZzdGF0dXMiwAIKFUVuZFRyYW5zYWN0aW9uUmVxdWVzdBIyCgV0b3BpYxgBIAEoCzIcLmFwYWNoZS5yb2NrZXRtcS52Mi"
+        "5SZXNvdXJjZVIFdG9waWMSHQoKbWVzc2FnZV9pZBgCIAEoCVIJbWVzc2FnZUlkEiUKDnRyYW5zYWN0aW9uX2lkGAMgASgJUg10cmFuc2FjdGlv"
+        "bklkEkkKCnJlc29sdXRpb24YBCABKA4yKS5hcGFjaGUucm9ja2V0bXEudjIuVHJhbnNhY3Rpb25SZXNvbHV0aW9uUgpyZXNvbHV0aW9uEj0KBn"
+        "NvdXJjZRgFIAEoDjIlLmFwYWNoZS5yb2NrZXRtcS52Mi5UcmFuc2FjdGlvblNvdXJjZVIGc291cmNlEiMKDXRyYWNlX2NvbnRleHQYBiABKAlS"
+        "DHRyYWNlQ29udGV4dCJMChZFbmRUcmFuc2FjdGlvblJlc3BvbnNlEjIKBnN0YXR1cxgBIAEoCzIaLmFwYWNoZS5yb2NrZXRtcS52Mi5TdGF0dX"
+        "NSBnN0YXR1cyI0ChxQcmludFRocmVhZFN0YWNrVHJhY2VDb21tYW5kEhQKBW5vbmNlGAEgASgJUgVub25jZSIxChlSZWNvbm5lY3RFbmRwb2lu"
+        "dHNDb21tYW5kEhQKBW5vbmNlGAEgASgJUgVub25jZSJyChBUaHJlYWRTdGFja1RyYWNlEhQKBW5vbmNlGAEgASgJUgVub25jZRIxChJ0aHJlYW"
+        "Rfc3RhY2tfdHJhY2UYAiABKAlIAFIQdGhyZWFkU3RhY2tUcmFjZYgBAUIVChNfdGhyZWFkX3N0YWNrX3RyYWNlImMKFFZlcmlmeU1lc3NhZ2VD"
+        "b21tYW5kEhQKBW5vbmNlGAEgASgJUgVub25jZRI1CgdtZXNzYWdlGAIgASgLMhsuYXBhY2hlLnJvY2tldG1xLnYyLk1lc3NhZ2VSB21lc3NhZ2"
+        "UiKwoTVmVyaWZ5TWVzc2FnZVJlc3VsdBIUCgVub25jZRgBIAEoCVIFbm9uY2UigQEKIVJlY292ZXJPcnBoYW5lZFRyYW5zYWN0aW9uQ29tbWFu"
+        "ZBI1CgdtZXNzYWdlGAEgASgLMhsuYXBhY2hlLnJvY2tldG1xLnYyLk1lc3NhZ2VSB21lc3NhZ2USJQoOdHJhbnNhY3Rpb25faWQYAiABKAlSDX"
+        "RyYW5zYWN0aW9uSWQiPQocTm90aWZ5VW5zdWJzY3JpYmVMaXRlQ29tbWFuZBIdCgpsaXRlX3RvcGljGAEgASgJUglsaXRlVG9waWMipwcKEFRl"
+        "bGVtZXRyeUNvbW1hbmQSNwoGc3RhdHVzGAEgASgLMhouYXBhY2hlLnJvY2tldG1xLnYyLlN0YXR1c0gBUgZzdGF0dXOIAQESOgoIc2V0dGluZ3"
+        "MYAiABKAsyHC5hcGFjaGUucm9ja2V0bXEudjIuU2V0dGluZ3NIAFIIc2V0dGluZ3MSVAoSdGhyZWFkX3N0YWNrX3RyYWNlGAMgASgLMiQuYXBh"
+        "Y2hlLnJvY2tldG1xLnYyLlRocmVhZFN0YWNrVHJhY2VIAFIQdGhyZWFkU3RhY2tUcmFjZRJdChV2ZXJpZnlfbWVzc2FnZV9yZXN1bHQYBCABKA"
+        "syJy5hcGFjaGUucm9ja2V0bXEudjIuVmVyaWZ5TWVzc2FnZVJlc3VsdEgAUhN2ZXJpZnlNZXNzYWdlUmVzdWx0EogBCiRyZWNvdmVyX29ycGhh"
+        "bmVkX3RyYW5zYWN0aW9uX2NvbW1hbmQYBSABKAsyNS5hcGFjaGUucm9ja2V0bXEudjIuUmVjb3Zlck9ycGhhbmVkVHJhbnNhY3Rpb25Db21tYW"
+        "5kSABSIXJlY292ZXJPcnBoYW5lZFRyYW5zYWN0aW9uQ29tbWFuZBJ6CiBwcmludF90aHJlYWRfc3RhY2tfdHJhY2VfY29tbWFuZBgGIAEoCzIw"
+        "LmFwYWNoZS5yb2NrZXRtcS52Mi5QcmludFRocmVhZFN0YWNrVHJhY2VDb21tYW5kSABSHHByaW50VGhyZWFkU3RhY2tUcmFjZUNvbW1hbmQSYA"
+        "oWdmVyaWZ5X21lc3NhZ2VfY29tbWFuZBgHIAEoCzIoLmFwYWNoZS5yb2NrZXRtcS52Mi5WZXJpZnlNZXNzYWdlQ29tbWFuZEgAUhR2ZXJpZnlN"
+        "ZXNzYWdlQ29tbWFuZBJvChtyZWNvbm5lY3RfZW5kcG9pbnRzX2NvbW1hbmQYCCABKAsyLS5hcGFjaGUucm9ja2V0bXEudjIuUmVjb25uZWN0RW"
+        "5kcG9pbnRzQ29tbWFuZEgAUhlyZWNvbm5lY3RFbmRwb2ludHNDb21tYW5kEnkKH25vdGlmeV91bnN1YnNjcmliZV9saXRlX2NvbW1hbmQYCSAB"
+        "KAsyMC5hcGFjaGUucm9ja2V0bXEudjIuTm90aWZ5VW5zdWJzY3JpYmVMaXRlQ29tbWFuZEgAUhxub3RpZnlVbnN1YnNjcmliZUxpdGVDb21tYW"
+        "5kQgkKB2NvbW1hbmRCCQoHX3N0YXR1cyJjCh5Ob3RpZnlDbGllbnRUZXJtaW5hdGlvblJlcXVlc3QSNwoFZ3JvdXAYASABKAsyHC5hcGFjaGUu"
+        "cm9ja2V0bXEudjIuUmVzb3VyY2VIAFIFZ3JvdXCIAQFCCAoGX2dyb3VwIlUKH05vdGlmeUNsaWVudFRlcm1pbmF0aW9uUmVzcG9uc2USMgoGc3"
+        "RhdHVzGAEgASgLMhouYXBhY2hlLnJvY2tldG1xLnYyLlN0YXR1c1IGc3RhdHVzIvYCCh5DaGFuZ2VJbnZpc2libGVEdXJhdGlvblJlcXVlc3QS"
+        "MgoFZ3JvdXAYASABKAsyHC5hcGFjaGUucm9ja2V0bXEudjIuUmVzb3VyY2VSBWdyb3VwEjIKBXRvcGljGAIgASgLMhwuYXBhY2hlLnJvY2tldG"
+        "1xLnYyLlJlc291cmNlUgV0b3BpYxIlCg5yZWNlaXB0X2hhbmRsZRgDIAEoCVINcmVjZWlwdEhhbmRsZRJIChJpbnZpc2libGVfZHVyYXRpb24Y"
+        "BCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25SEWludmlzaWJsZUR1cmF0aW9uEh0KCm1lc3NhZ2VfaWQYBSABKAlSCW1lc3NhZ2VJZB"
+        "IiCgpsaXRlX3RvcGljGAYgASgJSABSCWxpdGVUb3BpY4gBARIdCgdzdXNwZW5kGAcgASgISAFSB3N1c3BlbmSIAQFCDQoLX2xpdGVfdG9waWNC"
+        "CgoIX3N1c3BlbmQifAofQ2hhbmdlSW52aXNpYmxlRHVyYXRpb25SZXNwb25zZRIyCgZzdGF0dXMYASABKAsyGi5hcGFjaGUucm9ja2V0bXEudj"
+        "IuU3RhdHVzUgZzdGF0dXMSJQoOcmVjZWlwdF9oYW5kbGUYAiABKAlSDXJlY2VpcHRIYW5kbGUi5gIKElB1bGxNZXNzYWdlUmVxdWVzdBIyCgVn"
+        "cm91cBgBIAEoCzIcLmFwYWNoZS5yb2NrZXRtcS52Mi5SZXNvdXJjZVIFZ3JvdXASRQoNbWVzc2FnZV9xdWV1ZRgCIAEoCzIgLmFwYWNoZS5yb2"
+        "NrZXRtcS52Mi5NZXNzYWdlUXVldWVSDG1lc3NhZ2VRdWV1ZRIWCgZvZmZzZXQYAyABKANSBm9mZnNldBIdCgpiYXRjaF9zaXplGAQgASgFUgli"
+        "YXRjaFNpemUSUQoRZmlsdGVyX2V4cHJlc3Npb24YBSABKAsyJC5hcGFjaGUucm9ja2V0bXEudjIuRmlsdGVyRXhwcmVzc2lvblIQZmlsdGVyRX"
+        "hwcmVzc2lvbhJLChRsb25nX3BvbGxpbmdfdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvblISbG9uZ1BvbGxpbmdUaW1l"
+        "b3V0IrIBChNQdWxsTWVzc2FnZVJlc3BvbnNlEjQKBnN0YXR1cxgBIAEoCzIaLmFwYWNoZS5yb2NrZXRtcS52Mi5TdGF0dXNIAFIGc3RhdHVzEj"
+        "cKB21lc3NhZ2UYAiABKAsyGy5hcGFjaGUucm9ja2V0bXEudjIuTWVzc2FnZUgAUgdtZXNzYWdlEiEKC25leHRfb2Zmc2V0GAMgASgDSABSCm5l"
+        "eHRPZmZzZXRCCQoHY29udGVudCKoAQoTVXBkYXRlT2Zmc2V0UmVxdWVzdBIyCgVncm91cBgBIAEoCzIcLmFwYWNoZS5yb2NrZXRtcS52Mi5SZX"
+        "NvdXJjZVIFZ3JvdXASRQoNbWVzc2FnZV9xdWV1ZRgCIAEoCzIgLmFwYWNoZS5yb2NrZXRtcS52Mi5NZXNzYWdlUXVldWVSDG1lc3NhZ2VRdWV1"
+        "ZRIWCgZvZmZzZXQYAyABKANSBm9mZnNldCJKChRVcGRhdGVPZmZzZXRSZXNwb25zZRIyCgZzdGF0dXMYASABKAsyGi5hcGFjaGUucm9ja2V0bX"
+        "EudjIuU3RhdHVzUgZzdGF0dXMijQEKEEdldE9mZnNldFJlcXVlc3QSMgoFZ3JvdXAYASABKAsyHC5hcGFjaGUucm9ja2V0bXEudjIuUmVzb3Vy"
+        "Y2VSBWdyb3VwEkUKDW1lc3NhZ2VfcXVldWUYAiABKAsyIC5hcGFjaGUucm9ja2V0bXEudjIuTWVzc2FnZVF1ZXVlUgxtZXNzYWdlUXVldWUiXw"
+        "oRR2V0T2Zmc2V0UmVzcG9uc2USMgoGc3RhdHVzGAEgASgLMhouYXBhY2hlLnJvY2tldG1xLnYyLlN0YXR1c1IGc3RhdHVzEhYKBm9mZnNldBgC"
+        "IAEoA1IGb2Zmc2V0Iv8BChJRdWVyeU9mZnNldFJlcXVlc3QSRQoNbWVzc2FnZV9xdWV1ZRgBIAEoCzIgLmFwYWNoZS5yb2NrZXRtcS52Mi5NZX"
+        "NzYWdlUXVldWVSDG1lc3NhZ2VRdWV1ZRJVChNxdWVyeV9vZmZzZXRfcG9saWN5GAIgASgOMiUuYXBhY2hlLnJvY2tldG1xLnYyLlF1ZXJ5T2Zm"
+        "c2V0UG9saWN5UhFxdWVyeU9mZnNldFBvbGljeRI9Cgl0aW1lc3RhbXAYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSABSCXRpbW"
+        "VzdGFtcIgBAUIMCgpfdGltZXN0YW1wImEKE1F1ZXJ5T2Zmc2V0UmVzcG9uc2USMgoGc3RhdHVzGAEgASgLMhouYXBhY2hlLnJvY2tldG1xLnYy"
+        "LlN0YXR1c1IGc3RhdHVzEhYKBm9mZnNldBgCIAEoA1IGb2Zmc2V0Im8KFFJlY2FsbE1lc3NhZ2VSZXF1ZXN0EjIKBXRvcGljGAEgASgLMhwuYX"
+        "BhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgV0b3BpYxIjCg1yZWNhbGxfaGFuZGxlGAIgASgJUgxyZWNhbGxIYW5kbGUiagoVUmVjYWxsTWVz"
+        "c2FnZVJlc3BvbnNlEjIKBnN0YXR1cxgBIAEoCzIaLmFwYWNoZS5yb2NrZXRtcS52Mi5TdGF0dXNSBnN0YXR1cxIdCgptZXNzYWdlX2lkGAIgAS"
+        "gJUgltZXNzYWdlSWQi+AIKG1N5bmNMaXRlU3Vic2NyaXB0aW9uUmVxdWVzdBJCCgZhY3Rpb24YASABKA4yKi5hcGFjaGUucm9ja2V0bXEudjIu"
+        "TGl0ZVN1YnNjcmlwdGlvbkFjdGlvblIGYWN0aW9uEjIKBXRvcGljGAIgASgLMhwuYXBhY2hlLnJvY2tldG1xLnYyLlJlc291cmNlUgV0b3BpYx"
+        "IyCgVncm91cBgDIAEoCzIcLmFwYWNoZS5yb2NrZXRtcS52Mi5SZXNvdXJjZVIFZ3JvdXASJAoObGl0ZV90b3BpY19zZXQYBCADKAlSDGxpdGVU"
+        "b3BpY1NldBIdCgd2ZXJzaW9uGAUgASgDSABSB3ZlcnNpb26IAQESSgoNb2Zmc2V0X29wdGlvbhgGIAEoCzIgLmFwYWNoZS5yb2NrZXRtcS52Mi"
+        "5PZmZzZXRPcHRpb25IAVIMb2Zmc2V0T3B0aW9uiAEBQgoKCF92ZXJzaW9uQhAKDl9vZmZzZXRfb3B0aW9uIlIKHFN5bmNMaXRlU3Vic2NyaXB0"
+        "aW9uUmVzcG9uc2USMgoGc3RhdHVzGAEgASgLMhouYXBhY2hlLnJvY2tldG1xLnYyLlN0YXR1c1IGc3RhdHVzMswOChBNZXNzYWdpbmdTZXJ2aW"
+        "NlEl0KClF1ZXJ5Um91dGUSJS5hcGFjaGUucm9ja2V0bXEudjIuUXVlcnlSb3V0ZVJlcXVlc3QaJi5hcGFjaGUucm9ja2V0bXEudjIuUXVlcnlS"
+        "b3V0ZVJlc3BvbnNlIgASWgoJSGVhcnRiZWF0EiQuYXBhY2hlLnJvY2tldG1xLnYyLkhlYXJ0YmVhdFJlcXVlc3QaJS5hcGFjaGUucm9ja2V0bX"
+        "EudjIuSGVhcnRiZWF0UmVzcG9uc2UiABJgCgtTZW5kTWVzc2FnZRImLmFwYWNoZS5yb2NrZXRtcS52Mi5TZW5kTWVzc2FnZVJlcXVlc3QaJy5h"
+        "cGFjaGUucm9ja2V0bXEudjIuU2VuZE1lc3NhZ2VSZXNwb25zZSIAEmwKD1F1ZXJ5QXNzaWdubWVudBIqLmFwYWNoZS5yb2NrZXRtcS52Mi5RdW"
+        "VyeUFzc2lnbm1lbnRSZXF1ZXN0GisuYXBhY2hlLnJvY2tldG1xLnYyLlF1ZXJ5QXNzaWdubWVudFJlc3BvbnNlIgASawoOUmVjZWl2ZU1lc3Nh"
+        "Z2USKS5hcGFjaGUucm9ja2V0bXEudjIuUmVjZWl2ZU1lc3NhZ2VSZXF1ZXN0GiouYXBhY2hlLnJvY2tldG1xLnYyLlJlY2VpdmVNZXNzYWdlUm"
+        "VzcG9uc2UiADABEl0KCkFja01lc3NhZ2USJS5hcGFjaGUucm9ja2V0bXEudjIuQWNrTWVzc2FnZVJlcXVlc3QaJi5hcGFjaGUucm9ja2V0bXEu"
+        "djIuQWNrTWVzc2FnZVJlc3BvbnNlIgASnAEKH0ZvcndhcmRNZXNzYWdlVG9EZWFkTGV0dGVyUXVldWUSOi5hcGFjaGUucm9ja2V0bXEudjIuRm"
+        "9yd2FyZE1lc3NhZ2VUb0RlYWRMZXR0ZXJRdWV1ZVJlcXVlc3QaOy5hcGFjaGUucm9ja2V0bXEudjIuRm9yd2FyZE1lc3NhZ2VUb0RlYWRMZXR0"
+        "ZXJRdWV1ZVJlc3BvbnNlIgASYgoLUHVsbE1lc3NhZ2USJi5hcGFjaGUucm9ja2V0bXEudjIuUHVsbE1lc3NhZ2VSZXF1ZXN0GicuYXBhY2hlLn"
+        "JvY2tldG1xLnYyLlB1bGxNZXNzYWdlUmVzcG9uc2UiADABEmMKDFVwZGF0ZU9mZnNldBInLmFwYWNoZS5yb2NrZXRtcS52Mi5VcGRhdGVPZmZz"
+        "ZXRSZXF1ZXN0GiguYXBhY2hlLnJvY2tldG1xLnYyLlVwZGF0ZU9mZnNldFJlc3BvbnNlIgASWgoJR2V0T2Zmc2V0EiQuYXBhY2hlLnJvY2tldG"
+        "1xLnYyLkdldE9mZnNldFJlcXVlc3QaJS5hcGFjaGUucm9ja2V0bXEudjIuR2V0T2Zmc2V0UmVzcG9uc2UiABJgCgtRdWVyeU9mZnNldBImLmFw"
+        "YWNoZS5yb2NrZXRtcS52Mi5RdWVyeU9mZnNldFJlcXVlc3QaJy5hcGFjaGUucm9ja2V0bXEudjIuUXVlcnlPZmZzZXRSZXNwb25zZSIAEmkKDk"
+        "VuZFRyYW5zYWN0aW9uEikuYXBhY2hlLnJvY2tldG1xLnYyLkVuZFRyYW5zYWN0aW9uUmVxdWVzdBoqLmFwYWNoZS5yb2NrZXRtcS52Mi5FbmRU"
+        "cmFuc2FjdGlvblJlc3BvbnNlIgASXQoJVGVsZW1ldHJ5EiQuYXBhY2hlLnJvY2tldG1xLnYyLlRlbGVtZXRyeUNvbW1hbmQaJC5hcGFjaGUucm"
+        "9ja2V0bXEudjIuVGVsZW1ldHJ5Q29tbWFuZCIAKAEwARKEAQoXTm90aWZ5Q2xpZW50VGVybWluYXRpb24SMi5hcGFjaGUucm9ja2V0bXEudjIu"
+        "Tm90aWZ5Q2xpZW50VGVybWluYXRpb25SZXF1ZXN0GjMuYXBhY2hlLnJvY2tldG1xLnYyLk5vdGlmeUNsaWVudFRlcm1pbmF0aW9uUmVzcG9uc2"
+        "UiABKEAQoXQ2hhbmdlSW52aXNpYmxlRHVyYXRpb24SMi5hcGFjaGUucm9ja2V0bXEudjIuQ2hhbmdlSW52aXNpYmxlRHVyYXRpb25SZXF1ZXN0"
+        "GjMuYXBhY2hlLnJvY2tldG1xLnYyLkNoYW5nZUludmlzaWJsZUR1cmF0aW9uUmVzcG9uc2UiABJmCg1SZWNhbGxNZXNzYWdlEiguYXBhY2hlLn"
+        "JvY2tldG1xLnYyLlJlY2FsbE1lc3NhZ2VSZXF1ZXN0GikuYXBhY2hlLnJvY2tldG1xLnYyLlJlY2FsbE1lc3NhZ2VSZXNwb25zZSIAEnsKFFN5"
+        "bmNMaXRlU3Vic2NyaXB0aW9uEi8uYXBhY2hlLnJvY2tldG1xLnYyLlN5bmNMaXRlU3Vic2NyaXB0aW9uUmVxdWVzdBowLmFwYWNoZS5yb2NrZX"
+        "RtcS52Mi5TeW5jTGl0ZVN1YnNjcmlwdGlvblJlc3BvbnNlIgBCPAoSYXBhY2hlLnJvY2tldG1xLnYyQglNUVNlcnZpY2VQAaABAdgBAaoCEkFw"
+        "YWNoZS5Sb2NrZXRtcS5WMmIGcHJvdG8z"
+    )
+)
+_POOL: Final = descriptor_pool.DescriptorPool()
+for _file in FILES.file:
+    _POOL.Add(_file)
+
+
+def _message(name: str) -> Any:
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
+
+
+Duration = _message("google.protobuf.Duration")
+Timestamp = _message("google.protobuf.Timestamp")
+
+
+class TransactionResolution(IntEnum):
+    TRANSACTION_RESOLUTION_UNSPECIFIED = 0
+    COMMIT = 1
+    ROLLBACK = 2
+
+
+class TransactionSource(IntEnum):
+    SOURCE_UNSPECIFIED = 0
+    SOURCE_CLIENT = 1
+    SOURCE_SERVER_CHECK = 2
+
+
+class Permission(IntEnum):
+    PERMISSION_UNSPECIFIED = 0
+    NONE = 1
+    READ = 2
+    WRITE = 3
+    READ_WRITE = 4
+
+
+class FilterType(IntEnum):
+    FILTER_TYPE_UNSPECIFIED = 0
+    TAG = 1
+    SQL = 2
+
+
+class AddressScheme(IntEnum):
+    ADDRESS_SCHEME_UNSPECIFIED = 0
+    IPv4 = 1
+    IPv6 = 2
+    DOMAIN_NAME = 3
+
+
+class MessageType(IntEnum):
+    MESSAGE_TYPE_UNSPECIFIED = 0
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+    LITE = 5
+    PRIORITY = 6
+
+
+class DigestType(IntEnum):
+    DIGEST_TYPE_UNSPECIFIED = 0
+    CRC32 = 1
+    MD5 = 2
+    SHA1 = 3
+
+
+class ClientType(IntEnum):
+    CLIENT_TYPE_UNSPECIFIED = 0
+    PRODUCER = 1
+    PUSH_CONSUMER = 2
+    SIMPLE_CONSUMER = 3
+    PULL_CONSUMER = 4
+    LITE_PUSH_CONSUMER = 5
+    LITE_SIMPLE_CONSUMER = 6
+
+
+class Encoding(IntEnum):
+    ENCODING_UNSPECIFIED = 0
+    IDENTITY = 1
+    GZIP = 2
+
+
+class Code(IntEnum):
+    CODE_UNSPECIFIED = 0
+    OK = 20000
+    MULTIPLE_RESULTS = 30000
+    BAD_REQUEST = 40000
+    ILLEGAL_ACCESS_POINT = 40001
+    ILLEGAL_TOPIC = 40002
+    ILLEGAL_CONSUMER_GROUP = 40003
+    ILLEGAL_MESSAGE_TAG = 40004
+    ILLEGAL_MESSAGE_KEY = 40005
+    ILLEGAL_MESSAGE_GROUP = 40006
+    ILLEGAL_MESSAGE_PROPERTY_KEY = 40007
+    INVALID_TRANSACTION_ID = 40008
+    ILLEGAL_MESSAGE_ID = 40009
+    ILLEGAL_FILTER_EXPRESSION = 40010
+    ILLEGAL_INVISIBLE_TIME = 40011
+    ILLEGAL_DELIVERY_TIME = 40012
+    INVALID_RECEIPT_HANDLE = 40013
+    MESSAGE_PROPERTY_CONFLICT_WITH_TYPE = 40014
+    UNRECOGNIZED_CLIENT_TYPE = 40015
+    MESSAGE_CORRUPTED = 40016
+    CLIENT_ID_REQUIRED = 40017
+    ILLEGAL_POLLING_TIME = 40018
+    ILLEGAL_OFFSET = 40019
+    ILLEGAL_LITE_TOPIC = 40020
+    INVALID_CLIENT_PROPERTIES = 40021
+    UNAUTHORIZED = 40100
+    PAYMENT_REQUIRED = 40200
+    FORBIDDEN = 40300
+    NOT_FOUND = 40400
+    MESSAGE_NOT_FOUND = 40401
+    TOPIC_NOT_FOUND = 40402
+    CONSUMER_GROUP_NOT_FOUND = 40403
+    OFFSET_NOT_FOUND = 40404
+    REQUEST_TIMEOUT = 40800
+    PAYLOAD_TOO_LARGE = 41300
+    MESSAGE_BODY_TOO_LARGE = 41301
+    MESSAGE_BODY_EMPTY = 41302
+    PRECONDITION_FAILED = 42800
+    TOO_MANY_REQUESTS = 42900
+    LITE_TOPIC_QUOTA_EXCEEDED = 42901
+    LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 42902
+    REQUEST_HEADER_FIELDS_TOO_LARGE = 43100
+    MESSAGE_PROPERTIES_TOO_LARGE = 43101
+    INTERNAL_ERROR = 50000
+    INTERNAL_SERVER_ERROR = 50001
+    HA_NOT_AVAILABLE = 50002
+    NOT_IMPLEMENTED = 50100
+    PROXY_TIMEOUT = 50400
+    MASTER_PERSISTENCE_TIMEOUT = 50401
+    SLAVE_PERSISTENCE_TIMEOUT = 50402
+    UNSUPPORTED = 50500
+    VERSION_UNSUPPORTED = 50501
+    VERIFY_FIFO_MESSAGE_UNSUPPORTED = 50502
+    FAILED_TO_CONSUME_MESSAGE = 60000
+
+
+class Language(IntEnum):
+    LANGUAGE_UNSPECIFIED = 0
+    JAVA = 1
+    CPP = 2
+    DOT_NET = 3
+    GOLANG = 4
+    RUST = 5
+    PYTHON = 6
+    PHP = 7
+    NODE_JS = 8
+    RUBY = 9
+    OBJECTIVE_C = 10
+    DART = 11
+    KOTLIN = 12
+
+
+class LiteSubscriptionAction(IntEnum):
+    PARTIAL_ADD = 0
+    PARTIAL_REMOVE = 1
+    COMPLETE_ADD = 2
+    COMPLETE_REMOVE = 3
+
+
+class QueryOffsetPolicy(IntEnum):
+    BEGINNING = 0
+    END = 1
+    TIMESTAMP = 2
+
+
+FilterExpression = _message("apache.rocketmq.v2.FilterExpression")
+RetryPolicy = _message("apache.rocketmq.v2.RetryPolicy")
+ExponentialBackoff = _message("apache.rocketmq.v2.ExponentialBackoff")
+CustomizedBackoff = _message("apache.rocketmq.v2.CustomizedBackoff")
+Resource = _message("apache.rocketmq.v2.Resource")
+SubscriptionEntry = _message("apache.rocketmq.v2.SubscriptionEntry")
+Address = _message("apache.rocketmq.v2.Address")
+Endpoints = _message("apache.rocketmq.v2.Endpoints")
+Broker = _message("apache.rocketmq.v2.Broker")
+MessageQueue = _message("apache.rocketmq.v2.MessageQueue")
+Digest = _message("apache.rocketmq.v2.Digest")
+SystemProperties = _message("apache.rocketmq.v2.SystemProperties")
+DeadLetterQueue = _message("apache.rocketmq.v2.DeadLetterQueue")
+Message = _message("apache.rocketmq.v2.Message")
+Assignment = _message("apache.rocketmq.v2.Assignment")
+Status = _message("apache.rocketmq.v2.Status")
+UA = _message("apache.rocketmq.v2.UA")
+Settings = _message("apache.rocketmq.v2.Settings")
+Publishing = _message("apache.rocketmq.v2.Publishing")
+Subscription = _message("apache.rocketmq.v2.Subscription")
+Metric = _message("apache.rocketmq.v2.Metric")
+OffsetOption = _message("apache.rocketmq.v2.OffsetOption")
+QueryRouteRequest = _message("apache.rocketmq.v2.QueryRouteRequest")
+QueryRouteResponse = _message("apache.rocketmq.v2.QueryRouteResponse")
+SendMessageRequest = _message("apache.rocketmq.v2.SendMessageRequest")
+SendResultEntry = _message("apache.rocketmq.v2.SendResultEntry")
+SendMessageResponse = _message("apache.rocketmq.v2.SendMessageResponse")
+QueryAssignmentRequest = _message("apache.rocketmq.v2.QueryAssignmentRequest")
+QueryAssignmentResponse = _message("apache.rocketmq.v2.QueryAssignmentResponse")
+ReceiveMessageRequest = _message("apache.rocketmq.v2.ReceiveMessageRequest")
+ReceiveMessageResponse = _message("apache.rocketmq.v2.ReceiveMessageResponse")
+AckMessageEntry = _message("apache.rocketmq.v2.AckMessageEntry")
+AckMessageRequest = _message("apache.rocketmq.v2.AckMessageRequest")
+AckMessageResultEntry = _message("apache.rocketmq.v2.AckMessageResultEntry")
+AckMessageResponse = _message("apache.rocketmq.v2.AckMessageResponse")
+ForwardMessageToDeadLetterQueueRequest = _message("apache.rocketmq.v2.ForwardMessageToDeadLetterQueueRequest")
+ForwardMessageToDeadLetterQueueResponse = _message("apache.rocketmq.v2.ForwardMessageToDeadLetterQueueResponse")
+HeartbeatRequest = _message("apache.rocketmq.v2.HeartbeatRequest")
+HeartbeatResponse = _message("apache.rocketmq.v2.HeartbeatResponse")
+EndTransactionRequest = _message("apache.rocketmq.v2.EndTransactionRequest")
+EndTransactionResponse = _message("apache.rocketmq.v2.EndTransactionResponse")
+PrintThreadStackTraceCommand = _message("apache.rocketmq.v2.PrintThreadStackTraceCommand")
+ReconnectEndpointsCommand = _message("apache.rocketmq.v2.ReconnectEndpointsCommand")
+ThreadStackTrace = _message("apache.rocketmq.v2.ThreadStackTrace")
+VerifyMessageCommand = _message("apache.rocketmq.v2.VerifyMessageCommand")
+VerifyMessageResult = _message("apache.rocketmq.v2.VerifyMessageResult")
+RecoverOrphanedTransactionCommand = _message("apache.rocketmq.v2.RecoverOrphanedTransactionCommand")
+NotifyUnsubscribeLiteCommand = _message("apache.rocketmq.v2.NotifyUnsubscribeLiteCommand")
+TelemetryCommand = _message("apache.rocketmq.v2.TelemetryCommand")
+NotifyClientTerminationRequest = _message("apache.rocketmq.v2.NotifyClientTerminationRequest")
+NotifyClientTerminationResponse = _message("apache.rocketmq.v2.NotifyClientTerminationResponse")
+ChangeInvisibleDurationRequest = _message("apache.rocketmq.v2.ChangeInvisibleDurationRequest")
+ChangeInvisibleDurationResponse = _message("apache.rocketmq.v2.ChangeInvisibleDurationResponse")
+PullMessageRequest = _message("apache.rocketmq.v2.PullMessageRequest")
+PullMessageResponse = _message("apache.rocketmq.v2.PullMessageResponse")
+UpdateOffsetRequest = _message("apache.rocketmq.v2.UpdateOffsetRequest")
+UpdateOffsetResponse = _message("apache.rocketmq.v2.UpdateOffsetResponse")
+GetOffsetRequest = _message("apache.rocketmq.v2.GetOffsetRequest")
+GetOffsetResponse = _message("apache.rocketmq.v2.GetOffsetResponse")
+QueryOffsetRequest = _message("apache.rocketmq.v2.QueryOffsetRequest")
+QueryOffsetResponse = _message("apache.rocketmq.v2.QueryOffsetResponse")
+RecallMessageRequest = _message("apache.rocketmq.v2.RecallMessageRequest")
+RecallMessageResponse = _message("apache.rocketmq.v2.RecallMessageResponse")
+SyncLiteSubscriptionRequest = _message("apache.rocketmq.v2.SyncLiteSubscriptionRequest")
+SyncLiteSubscriptionResponse = _message("apache.rocketmq.v2.SyncLiteSubscriptionResponse")

@@ -1,0 +1,115 @@
+"""What names, times and texts of calls may be.
+
+Source:
+    proxy/grpc/v2/common/GrpcValidator.java, client/Validators.java.
+"""
+
+import re
+from typing import Final
+
+from maxq.config.proxy_config import ProxyConfig
+from maxq.protocol.grpc import messages as pb
+from maxq.protocol.namespace import is_system_group, is_system_topic, wrap
+from maxq.proxy.statuses import CallRefusedError
+
+_TOPIC_LENGTH_MAX: Final = 127
+_GROUP_LENGTH_MAX: Final = 120
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
+
+
+def topic_name(topic: pb.Resource) -> str:
+    """Return a topic's name for brokers, in which its namespace is.
+
+    Raises:
+        CallRefusedError: ILLEGAL_TOPIC.
+    """
+    name = topic.name
+    if why := _illegal("topic", name, _TOPIC_LENGTH_MAX):
+        raise CallRefusedError(pb.Code.ILLEGAL_TOPIC, why)
+    if is_system_topic(name):
+        raise CallRefusedError(pb.Code.ILLEGAL_TOPIC, "cannot access system topic")
+    return _named(topic, pb.Code.ILLEGAL_TOPIC)
+
+
+def is_legal_topic(name: str) -> bool:
+    """Return whether a topic of this name, without a namespace, may be sent to."""
+    return not _illegal("topic", name, _TOPIC_LENGTH_MAX) and not is_system_topic(name)
+
+
+def group_name(group: pb.Resource) -> str:
+    """Return a consumer group's name for brokers, in which its namespace is.
+
+    Raises:
+        CallRefusedError: ILLEGAL_CONSUMER_GROUP.
+    """
+    name = group.name
+    if why := _illegal("group", name, _GROUP_LENGTH_MAX):
+        raise CallRefusedError(pb.Code.ILLEGAL_CONSUMER_GROUP, why)
+    if is_system_group(name):
+        raise CallRefusedError(pb.Code.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
+    return _named(group, pb.Code.ILLEGAL_CONSUMER_GROUP)
+
+
+def _named(resource: pb.Resource, code: pb.Code) -> str:
+    namespace = resource.resource_namespace
+    if not namespace:
+        return resource.name
+    if not _LEGAL(namespace):
+        raise CallRefusedError(code, f"the namespace {namespace!r:.80} contains illegal characters")
+    return wrap(namespace, resource.name)
+
+
+def _illegal(kind: str, name: str, longest: int) -> str:
+    """Return why a name is illegal; empty if it is not."""
+    if not name.strip():
+        return f"the specified {kind} is blank"
+    if len(name) > longest:
+        return f"the specified {kind} is longer than {kind} max length {longest}."
+    if not _LEGAL(name):
+        return f"the specified {kind}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    return ""
+
+
+def has_control_character(text: str) -> bool:
+    """Return whether a text has one of Java's ISO control characters."""
+    return not text.isprintable() and _CONTROL(text) is not None
+
+
+def check_tag(tag: str) -> None:
+    """Raise CallRefusedError, ILLEGAL_MESSAGE_TAG, unless a tag may be sent; an empty one is none."""
+    if not tag:
+        return
+    why = ""
+    if tag.isspace():
+        why = "tag cannot be the char sequence of whitespace"
+    elif "|" in tag:
+        why = "tag cannot contain '|'"
+    elif has_control_character(tag):
+        why = "tag cannot contain control character"
+    if why:
+        raise CallRefusedError(pb.Code.ILLEGAL_MESSAGE_TAG, why)
+
+
+def check_invisible_ms(invisible_ms: int, least: int, config: ProxyConfig) -> None:
+    """Raise CallRefusedError, ILLEGAL_INVISIBLE_TIME, unless a message may be invisible for so long."""
+    if invisible_ms < least:
+        raise CallRefusedError(pb.Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too small. min is {least}")
+    most = config.max_invisible_time_mills
+    if 0 < most < invisible_ms:
+        raise CallRefusedError(pb.Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too large. max is {most}")
+
+
+def milliseconds(moment: pb.Duration | pb.Timestamp) -> int:
+    """Return a duration, or a moment since 1970, in ms."""
+    return moment.seconds * 1000 + moment.nanos // 1_000_000
+
+
+def timestamp(wall_ms: int) -> pb.Timestamp:
+    """Make a moment of milliseconds since 1970."""
+    return pb.Timestamp(seconds=wall_ms // 1000, nanos=wall_ms % 1000 * 1_000_000)
+
+
+def duration(ms: int) -> pb.Duration:
+    """Make a duration of milliseconds."""
+    return pb.Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
