@@ -499,7 +499,9 @@ class ActingMasterService:
 
     def stand_back(self, broker_id: int | None, address: str | None) -> bool:
         """Leave the group, as a master, to a slave that name servers tell to act, until one knows this master again.
-        Returns False if one knows it now."""
+        Returns False if one knows it now, or if slaves do not act in this group."""
+        if not self._settings.broker.enable_slave_acting_master:
+            return False  # it does not look at its group, and nothing would start its services again
         self.hear_slave(broker_id, address, acts=True, stamp=None)
         if self._is_named:
             return False

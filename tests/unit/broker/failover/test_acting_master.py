@@ -308,6 +308,21 @@ async def test_a_master_that_answers_is_asked_to_stand_back_before_a_slave_acts_
     assert member.services.is_running
 
 
+async def test_a_master_whose_slaves_do_not_act_or_that_a_name_server_knows_does_not_stand_back() -> None:
+    clock = SimClock()
+    member = Member(0, clock, enableSlaveActingMaster=False)
+    await member.acting.go_online()
+    clock.advance_ms(8_000)
+    assert not member.acting.stand_back(1, SLAVE_1)
+    assert member.services.is_running
+    member = Member(0, clock)
+    await member.acting.go_online()
+    clock.advance_ms(8_000)
+    await member.see(0, 1)
+    assert not member.acting.stand_back(1, SLAVE_1)
+    assert member.services.is_running
+
+
 async def test_a_slave_that_is_not_to_act_itself_asks_no_master_to_stand_back() -> None:
     clock = SimClock()
     member = Member(2, clock, brokerNotActiveTimeoutMillis=10_000)
