@@ -17,6 +17,7 @@ from maxq.proxy.brokers import Brokers, TopicView
 from maxq.proxy.context import AccessRules, Context
 from maxq.proxy.statuses import OK, CallRefusedError
 from maxq.proxy.validation import group_name, topic_name
+from maxq.remoting.client import split_address
 
 _ANY_QUEUE: Final = -1
 _MIXED: Final = (pb.MessageType.NORMAL, pb.MessageType.FIFO, pb.MessageType.DELAY, pb.MessageType.TRANSACTION)
@@ -41,7 +42,7 @@ class Routes:
             if broker_data is None:
                 continue
             for broker_id in sorted(broker_data.broker_addrs):
-                broker = self._broker(view, broker_data, broker_id, request.endpoints)
+                broker = self._broker(context, view, broker_data, broker_id, request.endpoints)
                 queues += [
                     pb.MessageQueue(
                         topic=request.topic, id=number, permission=permission, broker=broker, accept_message_types=types
@@ -61,7 +62,7 @@ class Routes:
             broker_data = view.brokers.get(data.broker_name)
             if broker_data is None or data.broker_name not in view.readable:
                 continue
-            broker = self._broker(view, broker_data, MASTER_ID, request.endpoints)
+            broker = self._broker(context, view, broker_data, MASTER_ID, request.endpoints)
             is_fifo = settings is not None and settings.consume_message_orderly
             assignments += [
                 pb.Assignment(
@@ -89,14 +90,18 @@ class Routes:
             )
         return view
 
-    def _broker(self, view: TopicView, data: BrokerData, broker_id: int, asked: pb.Endpoints) -> pb.Broker:
-        """Return a broker for clients. Where it is the only one, its address is the one that the client has used: that
-        leads here, through whatever is in between."""
+    def _broker(
+        self, context: Context, view: TopicView, data: BrokerData, broker_id: int, asked: pb.Endpoints
+    ) -> pb.Broker:
+        """Return a broker for clients. A broker that is the only one, and all brokers behind a proxy, are told with the
+        address that the client has used: it leads here, through whatever is in between."""
         broker = pb.Broker(name=data.broker_name, id=broker_id)
-        if len(view.brokers) == 1 and asked.addresses:
+        is_proxy = not self._brokers.knows_clients
+        if asked.addresses and (is_proxy or len(view.brokers) == 1):
             broker.endpoints.CopyFrom(asked)
             return broker
-        host, port = self._brokers.grpc_address(data)
+        arrived_at = context.call.connection.local_address if is_proxy else ""
+        host, port = split_address(arrived_at) if arrived_at else self._brokers.grpc_address(data)
         broker.endpoints.scheme = _scheme(host)
         broker.endpoints.addresses.add(host=host, port=port)
         return broker

@@ -156,7 +156,8 @@ class ClusterBrokers:
         return self._groups.get(name)
 
     def grpc_address(self, broker: BrokerData) -> tuple[str, int]:
-        """Return the address of a broker with this proxy's port; clients get it who have not said how they came."""
+        """Return the address of a broker with this proxy's port: clients get it only if the address at which their call
+        arrived is not known."""
         return split_address(broker.master_address or broker.addresses[0])[0], self.port
 
     @property
