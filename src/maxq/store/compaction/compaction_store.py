@@ -137,6 +137,8 @@ class CompactionStore:
         found = CompactionLog(self._context, folders, self._positions.get(folders.name, -1))
         queue = self._queues.find(folders.topic, folders.queue_id)
         log_has_from = 0 if queue is None else queue.min_offset(self._commit_log.min_offset)
+        if self._context.config.broker_role == "SLAVE":  # its master has them, and they may never have been durable
+            log_has_from = 0
         found.load(clean_exit=self._clean_exit, log_has_from=log_has_from)
         return found
 
