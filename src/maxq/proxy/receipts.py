@@ -16,7 +16,7 @@ from maxq.proxy.context import Context
 from maxq.proxy.handles import ReceiptHandle, ask_to_ack, ask_to_ack_all, ask_to_change, ask_to_forward, changed_handle
 from maxq.proxy.renewal import Renewal
 from maxq.proxy.statuses import OK, CallRefusedError, status, status_of_error, status_of_reply
-from maxq.proxy.validation import check_invisible_ms, group_name, milliseconds, topic_name
+from maxq.proxy.validation import check_invisible_ms, check_parts, group_name, milliseconds, topic_name
 from maxq.runtime.interfaces import Clock
 
 
@@ -43,6 +43,7 @@ class Receipts:
         entries = request.entries
         if not entries:
             raise CallRefusedError(pb.Code.INTERNAL_SERVER_ERROR, "ack message result is empty")
+        check_parts(len(entries))
         client = context.client
         now_ms, is_one = self._clock.wall_ms(), len(entries) == 1
         answer = _AckAnswer(context, entries, len(entries))

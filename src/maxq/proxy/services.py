@@ -28,7 +28,7 @@ from maxq.proxy.routes import Routes
 from maxq.proxy.statuses import CallRefusedError, status_of_error
 from maxq.proxy.telemetry import Telemetry
 from maxq.proxy.transactions import Transactions
-from maxq.proxy.validation import is_legal_topic
+from maxq.proxy.validation import REQUEST_BYTES_MAX, is_legal_topic
 from maxq.remoting.endpoint import RemotingEndpoint
 from maxq.remoting.grpc.calls import Call, GrpcStatus, Streaming, Unary
 from maxq.remoting.grpc.health import HEALTH_SERVICE, Health
@@ -95,7 +95,10 @@ class Services:
             "RecallMessage": (pb.RecallMessageRequest, pb.RecallMessageResponse, self.sending.recall),
         }
         table: dict[str, Any] = {
-            _path(name): Unary(self._server(request, answer, serve)) for name, (request, answer, serve) in unary.items()
+            _path(name): Unary(
+                self._server(request, answer, serve, None if name == "SendMessage" else REQUEST_BYTES_MAX)
+            )
+            for name, (request, answer, serve) in unary.items()
         }
         table[_path("SendMessage")] = Unary(self._plain_or(table[_path("SendMessage")].handle))
         table[_path("Telemetry")] = Streaming(self._start_telemetry)
@@ -104,9 +107,10 @@ class Services:
         return {**table, **self.health.methods, **described.methods}
 
     def _server(
-        self, request_type: Any, answer_type: Any, serve: Callable[[Context, Any], None]
+        self, request_type: Any, answer_type: Any, serve: Callable[[Context, Any], None], bytes_max: int | None
     ) -> Callable[[Call, bytes], None]:
-        """Return what serves one method: `serve` gets the decoded request, and what it raises answers the call."""
+        """Return what serves one method: `serve` gets the decoded request, and what it raises answers the call.
+        Requests are refused that have more than `bytes_max` bytes; None: the server's limit is enough."""
         clients = self.clients
         decode = request_type.FromString
 
@@ -116,6 +120,9 @@ class Services:
                 handle(call, message)
 
         def handle(call: Call, message: bytes) -> None:
+            if bytes_max is not None and len(message) > bytes_max:
+                call.finish(GrpcStatus.RESOURCE_EXHAUSTED, f"a request of {len(message)} bytes, at most {bytes_max}")
+                return
             try:
                 user = "" if self._rules is None else user_of(call, self._rules)
                 context = Context(call, answer_type, clients, user)

@@ -12,6 +12,9 @@ from maxq.protocol.grpc import messages as pb
 from maxq.protocol.namespace import is_system_group, is_system_topic, wrap
 from maxq.proxy.statuses import CallRefusedError
 
+REQUEST_BYTES_MAX: Final = 256 * 1024  # of all requests and commands but those that send messages
+
+_PARTS_MAX: Final = 1024  # messages to send, or to acknowledge, of one call
 _TOPIC_LENGTH_MAX: Final = 127
 _GROUP_LENGTH_MAX: Final = 120
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
@@ -69,6 +72,12 @@ def _illegal(kind: str, name: str, longest: int) -> str:
     if not _LEGAL(name):
         return f"the specified {kind}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     return ""
+
+
+def check_parts(count: int) -> None:
+    """Raise CallRefusedError, BAD_REQUEST, unless one call may send or acknowledge so many messages."""
+    if count > _PARTS_MAX:
+        raise CallRefusedError(pb.Code.BAD_REQUEST, f"{count} messages in one call, at most {_PARTS_MAX}")
 
 
 def has_control_character(text: str) -> bool:

@@ -30,7 +30,7 @@ from maxq.proxy.message_codec import body_and_flag, stored_properties, type_name
 from maxq.proxy.producer.plain_sends_cy import PlainSend
 from maxq.proxy.statuses import OK, CallRefusedError, refusal_of_reply, status, status_of_error, status_of_reply
 from maxq.proxy.transactions import transaction_id
-from maxq.proxy.validation import topic_name
+from maxq.proxy.validation import check_parts, topic_name
 from maxq.runtime.interfaces import Clock
 
 _DEFAULT_TOPIC: Final = "TBW102"
@@ -58,6 +58,7 @@ class Sending:
         count = len(messages)
         if not count:
             raise CallRefusedError(pb.Code.MESSAGE_CORRUPTED, "no message to send")
+        check_parts(count)
         first = messages[0]
         topic = topic_name(first.topic)
         for message in messages:

@@ -1,0 +1,105 @@
+"""How much one call may ask for."""
+
+from typing import Any
+
+import pytest
+
+from maxq.config.proxy_config import ProxyConfig
+from maxq.protocol.grpc import messages as pb
+from maxq.proxy.brokers import TopicView
+from maxq.proxy.services import SERVICE, Services
+from maxq.remoting.grpc.calls import GrpcStatus
+
+_TOPIC = pb.Resource(name="orders")
+_MESSAGE = pb.Message(topic=_TOPIC, body=b"x", system_properties=pb.SystemProperties(message_id="m"))
+
+
+class _Connection:
+    """A client's connection that is not closed before the test says so."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {}
+        self.on_close: list[Any] = []
+        self.remote_address = "192.0.2.1:5"
+
+
+class _Call:
+    """Takes what is answered."""
+
+    def __init__(self, connection: _Connection, client_id: str) -> None:
+        self.connection = connection
+        self.metadata = {"x-mq-client-id": client_id}
+        self.path = "a call"
+        self.is_over = False
+        self.sent: list[bytes] = []
+        self.status: int | None = None
+        self.on_end: Any = None
+
+    def answer(self, message: bytes) -> None:
+        self.send(message)
+        self.finish()
+
+    def send(self, message: bytes) -> None:
+        self.sent.append(message)
+
+    def finish(self, status: int = GrpcStatus.OK, text: str = "") -> None:
+        if not self.is_over:
+            self.is_over, self.status = True, status
+
+
+class _World:
+    """All services, before a broker that notes what it is asked."""
+
+    knows_clients = True
+    max_message_size = 1 << 20
+
+    def __init__(self) -> None:
+        self.connection = _Connection()
+        self.asked: list[Any] = []
+        self.services = Services(self, ProxyConfig, self, None)  # type: ignore[arg-type]
+        self.methods: Any = self.services.methods()
+        self.view = TopicView("orders", "NORMAL", [], {}, [("b", 0)], ["b"])
+
+    def call(self, name: str, request: Any, client_id: str = "c") -> _Call:
+        call = _Call(self.connection, client_id)
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        self.methods[f"/{SERVICE}/{name}"].handle(call, data)
+        return call
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def topic(self, name: str) -> TopicView | None:
+        return self.view if name == "orders" else None
+
+    def ask(self, client: Any, broker_name: str, command: Any, on_reply: Any) -> bool:
+        self.asked.append(command)
+        return True
+
+
+@pytest.fixture
+async def world() -> _World:
+    return _World()
+
+
+def _ack(count: int) -> pb.AckMessageRequest:
+    entries = [pb.AckMessageEntry(receipt_handle="0 1700000000000 60000 0 0 b 0 0 0")] * count
+    return pb.AckMessageRequest(topic=_TOPIC, group=pb.Resource(name="g"), entries=entries)
+
+
+async def test_at_most_1024_messages_are_acknowledged_or_sent_by_one_call(world: _World) -> None:
+    for name, answer_type, request in (
+        ("AckMessage", pb.AckMessageResponse, _ack(1025)),
+        ("SendMessage", pb.SendMessageResponse, pb.SendMessageRequest(messages=[_MESSAGE] * 1025)),
+    ):
+        call = world.call(name, request)
+        assert answer_type.FromString(call.sent[0]).status.code == pb.Code.BAD_REQUEST
+    assert world.asked == []
+    world.call("SendMessage", pb.SendMessageRequest(messages=[_MESSAGE] * 1024))
+    assert len(world.asked) == 1024
+
+
+async def test_only_sends_are_large(world: _World) -> None:
+    assert world.call("Heartbeat", bytes(1 << 20)).status == GrpcStatus.RESOURCE_EXHAUSTED
+    sent = world.call("SendMessage", pb.SendMessageRequest(messages=[pb.Message(topic=_TOPIC, body=bytes(1 << 20))]))
+    assert sent.status is None or sent.status == GrpcStatus.OK
