@@ -12,6 +12,8 @@ cdef class Call(Stream):
     cdef bint _is_unary
     cdef bint _has_head
     cdef bytes _message
+    cdef Py_ssize_t _message_kept  # bytes of it that were counted
+    cdef int _compressed
     cdef bytearray _partial
     cdef Py_ssize_t _needed
     cdef list _waiters
@@ -19,8 +21,9 @@ cdef class Call(Stream):
     cdef _take(self, unsigned char *buf, Py_ssize_t p, Py_ssize_t size)
     cdef Py_ssize_t _messages(self, unsigned char *buf, Py_ssize_t p, Py_ssize_t end) except? -1
     cdef _received_message(self, bytes message, int compressed)
+    cdef _unpacked(self, bytes message, int compressed)
     cdef _tell_end(self)
-    cdef _drop_partial(self)
+    cdef _drop_kept(self)
     cdef _give(self, object message)
     cdef _failed(self)
     cdef _hand_over(self)

@@ -59,6 +59,9 @@ _INTERNAL = 13
 _LONGEST_TEXT = 4096  # characters of a status; clients take 8 KiB of trailers
 _KEPT_UNSAID = cython.declare(cython.Py_ssize_t, 16384)  # unfinished_frames.COUNTED
 _UNPACKED_LIMIT = cython.declare(cython.Py_ssize_t, 8388608)  # bytes; unpacking them takes 20 ms
+_UNPACKED_IN_TURN = cython.declare(
+    cython.Py_ssize_t, 65536
+)  # bytes of unpacked messages that count as one more message: the largest one ends the turn
 _PAUSE = cython.declare(cython.double, 0.02)  # seconds between two looks at deadlines
 _NEVER = cython.declare(cython.double, 1e300)
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -166,6 +169,8 @@ class Call(Stream):
         self._is_unary = True
         self._has_head = False
         self._message = None
+        self._message_kept = 0
+        self._compressed = 0
         self._partial = None
         self._needed = 5
         self._waiters = []
@@ -286,7 +291,7 @@ class Call(Stream):
             self._has_head = True
             block = _HEAD_BLOCK + block  # trailers only
         self._channel._send_block(self, block, True)
-        self._drop_partial()
+        self._drop_kept()
         self._wake()
         self._channel._touch()
 
@@ -328,10 +333,17 @@ class Call(Stream):
                 log.exception("the end of a call of %s could not be processed", self._request.path)
 
     @cython.cfunc
-    def _drop_partial(self):
+    def _drop_kept(self):
+        """Free what has come of messages that nobody is going to get."""
+        kept: cython.Py_ssize_t = self._message_kept
         if self._partial is not None:
-            self._channel._keep(-len(self._partial))
+            kept += len(self._partial)
             self._partial = None
+        if self._message_kept:
+            self._message_kept = 0
+            self._message = None
+        if kept:
+            self._channel._keep(-kept)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -388,31 +400,46 @@ class Call(Stream):
 
     @cython.cfunc
     def _received_message(self, message: bytes, compressed: cython.int):
-        limit: cython.Py_ssize_t = min(self._channel._message_limit, _UNPACKED_LIMIT)
-        if compressed:
-            if self._request.encoding != "gzip" or compressed != 1:
-                self._refuse(_INTERNAL, "a compressed message, and grpc-encoding does not say how")
+        """Take a whole message. That of a unary call is kept as it came until its client has ended the stream."""
+        if self._is_unary:
+            if self._message is not None:
+                self._refuse(_INTERNAL, "Too many requests")
                 return
-            unpacker = zlib.decompressobj(31)
-            try:
-                message = unpacker.decompress(message, limit + 1)
-            except zlib.error as error:
-                self._refuse(_INTERNAL, f"a message that is not compressed by gzip: {error}")
-                return
-            if len(message) > limit:
-                self._refuse(_RESOURCE_EXHAUSTED, f"Decompressed gRPC message exceeds maximum size {limit}")
-                return
-            if not unpacker.eof:
-                self._refuse(_INTERNAL, "a compressed message that is not whole")
-                return
-        if not self._is_unary:
-            self._channel.calls += 1
-            self._channel._turn_left -= 1
-            self._give(message)
-        elif self._message is not None:
-            self._refuse(_INTERNAL, "Too many requests")
-        else:
             self._message = message
+            self._compressed = compressed
+            if not self._remote_ended:
+                self._message_kept = len(message)
+                self._channel._keep(len(message))
+            return
+        if compressed:
+            message = self._unpacked(message, compressed)
+            if message is None:
+                return
+        self._channel.calls += 1
+        self._channel._turn_left -= 1
+        self._give(message)
+
+    @cython.cfunc
+    def _unpacked(self, message: bytes, compressed: cython.int):
+        """Return what a compressed message holds. If that fails, the call is over and None is returned."""
+        limit: cython.Py_ssize_t = min(self._channel._message_limit, _UNPACKED_LIMIT)
+        if self._request.encoding != "gzip" or compressed != 1:
+            self._refuse(_INTERNAL, "a compressed message, and grpc-encoding does not say how")
+            return None
+        unpacker = zlib.decompressobj(31)
+        try:
+            message = unpacker.decompress(message, limit + 1)
+        except zlib.error as error:
+            self._refuse(_INTERNAL, f"a message that is not compressed by gzip: {error}")
+            return None
+        self._channel._turn_left -= len(message) // _UNPACKED_IN_TURN
+        if len(message) > limit:
+            self._refuse(_RESOURCE_EXHAUSTED, f"Decompressed gRPC message exceeds maximum size {limit}")
+            return None
+        if not unpacker.eof:
+            self._refuse(_INTERNAL, "a compressed message that is not whole")
+            return None
+        return message
 
     @cython.cfunc
     def _hand_over(self):
@@ -422,6 +449,13 @@ class Call(Stream):
             self._refuse(_INTERNAL, "Half-closed without a request")
             return
         self._message = None
+        if self._message_kept:
+            self._channel._keep(-self._message_kept)
+            self._message_kept = 0
+        if self._compressed:
+            message = self._unpacked(message, self._compressed)
+            if message is None:
+                return
         self._channel.calls += 1
         try:
             self._request.route.handle(self, message)
@@ -522,7 +556,7 @@ class GrpcChannel(Http2Connection):
     @cython.cfunc
     def _was_ended(self, stream: Stream):
         call: Call = stream
-        call._drop_partial()
+        call._drop_kept()
         if not call.is_over:
             call.is_over = True
             call._tell_end()
@@ -591,7 +625,7 @@ class GrpcChannel(Http2Connection):
 
     @cython.cfunc
     def _keep(self, more: cython.Py_ssize_t):
-        """Count bytes of messages that are not whole."""
+        """Count bytes of messages that are not whole, or whose calls are not."""
         before: cython.Py_ssize_t = self._kept
         self._kept += more
         if self._kept > _KEPT_UNSAID or before > _KEPT_UNSAID:

@@ -405,6 +405,32 @@ def test_what_is_not_whole_is_counted(peer: Peer, service: Service) -> None:
     assert peer.connection.kept_bytes == 0
 
 
+def test_whole_messages_of_calls_that_are_not_ended_are_counted_as_they_came(peer: Peer, service: Service) -> None:
+    packed = gzip.compress(b"x" * 1_000_000) + bytes(10_000)
+    for stream in range(1, 9, 2):
+        head = peer.head(stream, "/t/Wait", ("grpc-encoding", "gzip"))
+        peer.send(head + frame(DATA, 0, stream, prefixed(packed, 1)))
+    assert peer.connection.kept_bytes == 4 * len(packed)
+    peer.send(frame(DATA, END_STREAM, 1))
+    assert [len(one or b"") for one in service.got] == [1_000_000]
+    assert peer.connection.kept_bytes == 3 * len(packed)
+    peer.send(reset(3) + reset(5))
+    peer.send(frame(DATA, 0, 7, prefixed(b"one more")))
+    assert peer.answer(7).status == (13, "Too many requests")
+    assert peer.connection.kept_bytes == len(packed) < 16384, "what little is left is not said"
+
+
+def test_unpacking_counts_for_the_turn_of_a_connection(peer: Peer, service: Service) -> None:
+    packed = prefixed(gzip.compress(bytes(1_000_000)), 1)
+    calls = b"".join(
+        peer.head(stream, "/t/Wait", ("grpc-encoding", "gzip")) + frame(DATA, END_STREAM, stream, packed)
+        for stream in range(1, 41, 2)
+    )
+    peer.channel.receive(bytearray(calls), 0, len(calls))
+    assert peer.channel.is_resting
+    assert 5 < len(service.got) < 12
+
+
 def test_a_held_connection_sends_no_data(peer: Peer, service: Service) -> None:
     peer.send(peer.call(1, "/t/Wait", b"") + peer.call(3, "/t/Echo", b"echo"))
     peer.channel.hold(True)
