@@ -20,7 +20,7 @@ from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.subscription import GroupRetryPolicy
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.grpc import messages as pb
-from maxq.proxy.brokers import Brokers
+from maxq.proxy.brokers import Brokers, NotKnownYet
 from maxq.proxy.clients import Client
 from maxq.proxy.handles import ReceiptHandle, ask_to_change, changed_handle, ignored
 from maxq.proxy.statuses import CallRefusedError
@@ -114,16 +114,21 @@ class Renewal:
 
     def _look(self) -> None:
         """Renew what would become visible soon."""
+        self.start()
         config, now_ms = self._config(), self._clock.wall_ms()
         soon_ms = now_ms + config.renew_ahead_time_millis
         for client, receipts in list(self._of_client.items()):
             for key, receipt in list(receipts.items()):
                 if receipt.handle.visible_again_ms <= soon_ms and not receipt.is_asked:
-                    self._renew(client, key, receipt, now_ms, config)
+                    try:
+                        self._renew(client, key, receipt, now_ms, config)
+                    except NotKnownYet:
+                        continue  # the next look finds the group known
+                    except Exception:
+                        log.exception("the receipt of a message of %s was not renewed: %s", client, receipt.handle)
         now = asyncio.get_running_loop().time()
         for hears in self.when_looked:
             hears(now)
-        self.start()
 
     def _renew(self, client: Client, key: tuple[str, str], receipt: _Receipt, now_ms: int, config: ProxyConfig) -> None:
         if receipt.failures >= config.max_renew_retry_times:
@@ -134,8 +139,8 @@ class Renewal:
             delay_ms = _DELAYS_MS[min(receipt.renewals, len(_DELAYS_MS) - 1)]
             self._hide(client, receipt, delay_ms, partial(self._renewed, client, key, receipt))
         else:
-            self._forget(client, key)
             group = self._brokers.group(receipt.group)
+            self._forget(client, key)
             if group is not None:
                 self._hide(client, receipt, retry_delay_ms(group.group_retry_policy, receipt.attempts), ignored)
 

@@ -93,9 +93,9 @@ class Clock:
 class World:
     """The services, with a topic `orders`."""
 
-    def __init__(self, *brokers: str) -> None:
+    def __init__(self, *brokers: str, **settings: Any) -> None:
         self.clock = Clock()
-        self.config = ProxyConfig()
+        self.config = ProxyConfig(**settings)
         self.brokers = Cluster(*brokers or ("b",))
         self.services = Services(self.brokers, lambda: self.config, self.clock, None)  # type: ignore[arg-type]
         self._methods = self.services.methods()
