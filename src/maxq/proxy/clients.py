@@ -2,14 +2,16 @@
 
 A client has a connection of its own to each broker that it uses, because brokers keep by connection who is a member of
 a group and whom they ask about a transaction. The connection ends when nothing was asked on it for two minutes.
-A client without connections and without telemetry is forgotten.
+A client without connections and without telemetry is forgotten. The ids that one gRPC connection may bring are limited;
+those that have said nothing of themselves and hold nothing are forgotten as soon as it closes.
 
 Source:
     proxy/grpc/v2/channel/{GrpcChannelManager,GrpcClientChannel}.java.
 """
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Any, Final, Protocol
 
 from maxq.auth.signature import ACCESS_KEY
 from maxq.codes import LanguageCode
@@ -22,8 +24,18 @@ from maxq.remoting.connection import Connection
 from maxq.remoting.grpc.calls import Call
 
 _CLIENT: Final = "grpc client"
+_CLIENTS: Final = "grpc clients"
+_MOST_OF_CONNECTION: Final = 1024
 
 _IDLE_SECONDS: Final = 120.0
+
+
+class Door(Protocol):
+    """Interface of a gRPC connection by which clients come."""
+
+    attributes: dict[str, Any]
+    remote_address: str
+    on_close: list[Callable[[], None]]
 
 
 class Client:
@@ -36,10 +48,12 @@ class Client:
         telemetry: its stream of commands; None: it has none.
         links: its connections to brokers, by their names.
         used_at: when it made its last call, by the loop's time.
+        entered_with: the clients that came by the same gRPC connection.
     """
 
     __slots__ = (
-        "_brokers", "address", "client_id", "language", "links", "settings", "telemetry", "used_at", "user",
+        "_brokers", "address", "client_id", "entered_with", "language", "links", "settings", "telemetry", "used_at",
+        "user",
     )  # fmt: skip
 
     def __init__(self, brokers: Brokers, client_id: str, user: str, address: str, language: LanguageCode) -> None:
@@ -52,6 +66,7 @@ class Client:
         self.settings: pb.Settings | None = None
         self.telemetry: Call | None = None
         self.used_at = 0.0
+        self.entered_with: dict[Client, None] = {}
 
     def __repr__(self) -> str:
         return f"<Client {self.client_id} at {self.address}>"
@@ -60,6 +75,12 @@ class Client:
     def is_unused(self) -> bool:
         """Return whether nothing is left of it."""
         return not self.links and self.telemetry is None
+
+    @property
+    def is_a_bare_name(self) -> bool:
+        """Return whether it has said nothing of itself over telemetry, and waits for no answer."""
+        waits = any(link.waiters for link in self.links.values())
+        return self.settings is None and self.telemetry is None and not waits
 
     def ask(self, broker_name: str, command: RemotingCommand, on_reply: OnReply) -> None:
         """Send a request to a broker.
@@ -104,12 +125,18 @@ class Client:
 
 
 class Clients:
-    """The table of clients. It is a listener of the connections to brokers."""
+    """The table of clients. It is a listener of the connections to brokers.
+
+    Attributes:
+        when_gone: functions that are called with each client that is forgotten.
+        holds: functions that say whether a client holds something that it would lose.
+    """
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._clients: dict[tuple[str, str], Client] = {}
         self.when_gone: list[Callable[[Client], None]] = []
+        self.holds: list[Callable[[Client], bool]] = []
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -118,15 +145,38 @@ class Clients:
         """Return the client with this id that was identified as this user."""
         return self._clients.get((client_id, user))
 
-    def enter(self, client_id: str, user: str, address: str, language: LanguageCode) -> Client:
-        """Enter a client that is not there yet."""
-        client = self._clients[client_id, user] = Client(self._brokers, client_id, user, address, language)
+    def enter(self, client_id: str, user: str, connection: Door, language: LanguageCode) -> Client:
+        """Enter a client that is not there yet.
+
+        Raises:
+            CallRefusedError: TOO_MANY_REQUESTS: its connection has brought too many.
+        """
+        entered: dict[Client, None] | None = connection.attributes.get(_CLIENTS)
+        if entered is None:
+            entered = connection.attributes[_CLIENTS] = {}
+            connection.on_close.append(partial(self._connection_closed, entered))
+        elif len(entered) >= _MOST_OF_CONNECTION:
+            raise CallRefusedError(
+                pb.Code.TOO_MANY_REQUESTS, f"{len(entered)} clients came by one connection, which is the limit"
+            )
+        client = Client(self._brokers, client_id, user, connection.remote_address, language)
+        client.entered_with = entered
+        entered[client] = None
+        self._clients[client_id, user] = client
         return client
+
+    def _connection_closed(self, entered: dict[Client, None]) -> None:
+        """Forget the clients of a gRPC connection that are no more than names."""
+        for client in list(entered):
+            if client.is_a_bare_name and not any(held(client) for held in self.holds):
+                self.remove(client)
+        entered.clear()
 
     def remove(self, client: Client) -> None:
         """Forget a client, and close its connections to brokers."""
         if self._clients.get((client.client_id, client.user)) is client:
             del self._clients[client.client_id, client.user]
+            client.entered_with.pop(client, None)
             for hears in self.when_gone:
                 hears(client)
         client.leave()

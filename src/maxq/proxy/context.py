@@ -28,6 +28,7 @@ CLIENT_ID: Final = "x-mq-client-id"
 LANGUAGE: Final = "x-mq-language"
 CLIENT_VERSION: Final = "x-mq-client-version"
 
+_CLIENT_ID_LENGTH_MAX: Final = 255
 _AUTHORIZATION: Final = "authorization"
 _DATE_TIME: Final = "x-mq-date-time"
 _FIELD: Final = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
@@ -51,7 +52,7 @@ class Context:
         """`answer_type` is the class of messages with which the call is answered.
 
         Raises:
-            CallRefusedError: CLIENT_ID_REQUIRED.
+            CallRefusedError: CLIENT_ID_REQUIRED, or BAD_REQUEST: the id is too long.
         """
         self.call = call
         self.user = user
@@ -60,16 +61,24 @@ class Context:
         self.client_id = call.metadata.get(CLIENT_ID, "")
         if not self.client_id.strip():
             raise CallRefusedError(pb.Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+        if len(self.client_id) > _CLIENT_ID_LENGTH_MAX:
+            raise CallRefusedError(
+                pb.Code.BAD_REQUEST,
+                f"a client id of {len(self.client_id)} characters, at most {_CLIENT_ID_LENGTH_MAX}",
+            )
 
     @property
     def client(self) -> Client:
-        """Return the client that makes the call; it is entered as one that is there."""
+        """Return the client that makes the call; it is entered as one that is there.
+
+        Raises:
+            CallRefusedError: TOO_MANY_REQUESTS: its connection has brought too many clients.
+        """
         found = self._clients.find(self.client_id, self.user)
         if found is None:
             metadata = self.call.metadata
             language = _LANGUAGES.get(metadata.get(LANGUAGE, "").upper(), LanguageCode.OTHER)
-            address = self.call.connection.remote_address
-            found = self._clients.enter(self.client_id, self.user, address, language)
+            found = self._clients.enter(self.client_id, self.user, self.call.connection, language)
         found.used_at = asyncio.get_running_loop().time()
         return found
 

@@ -107,6 +107,10 @@ class Renewal:
             del self._of_client[client]
         return str(receipt.handle)
 
+    def holds(self, client: Client) -> bool:
+        """Return whether a client has messages whose receipts are renewed."""
+        return client in self._of_client
+
     def client_gone(self, client: Client) -> None:
         """Let others have the messages of a client soon."""
         for receipt in self._of_client.pop(client, {}).values():

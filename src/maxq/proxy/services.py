@@ -53,6 +53,7 @@ class Services:
         self.renewal = Renewal(brokers, config, clock)
         self.renewal.when_looked.append(self.clients.expire)
         self.clients.when_gone.append(self.renewal.client_gone)
+        self.clients.holds.append(self.renewal.holds)
         self.routes = Routes(brokers, rules)
         self.sending = Sending(brokers, config, clock)
         self.plain_sends = PlainSends(brokers, config, self.clients, is_legal_topic, self._answer_plain)

@@ -1,5 +1,6 @@
 """How much one call may ask for."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from maxq.config.proxy_config import ProxyConfig
 from maxq.protocol.grpc import messages as pb
 from maxq.proxy.brokers import TopicView
+from maxq.proxy.clients import Client
+from maxq.proxy.handles import ReceiptHandle
 from maxq.proxy.services import SERVICE, Services
 from maxq.remoting.grpc.calls import GrpcStatus
 
@@ -21,6 +24,10 @@ class _Connection:
         self.attributes: dict[str, Any] = {}
         self.on_close: list[Any] = []
         self.remote_address = "192.0.2.1:5"
+
+    def close(self) -> None:
+        for told in self.on_close:
+            told()
 
 
 class _Call:
@@ -66,6 +73,11 @@ class _World:
         self.methods[f"/{SERVICE}/{name}"].handle(call, data)
         return call
 
+    def client(self, client_id: str) -> Client:
+        found = self.services.clients.find(client_id, "")
+        assert found is not None
+        return found
+
     def wall_ms(self) -> int:
         return 1_700_000_000_000
 
@@ -103,3 +115,28 @@ async def test_only_sends_are_large(world: _World) -> None:
     assert world.call("Heartbeat", bytes(1 << 20)).status == GrpcStatus.RESOURCE_EXHAUSTED
     sent = world.call("SendMessage", pb.SendMessageRequest(messages=[pb.Message(topic=_TOPIC, body=bytes(1 << 20))]))
     assert sent.status is None or sent.status == GrpcStatus.OK
+
+
+async def test_one_connection_brings_at_most_1024_clients_which_end_with_it(world: _World) -> None:
+    for number in range(1024):
+        world.call("AckMessage", _ack(1), f"c{number}")
+    assert (len(world.asked), len(world.services.clients)) == (1024, 1024)
+    refused = pb.AckMessageResponse.FromString(world.call("AckMessage", _ack(1), "one more").sent[0])
+    assert refused.status.code == pb.Code.TOO_MANY_REQUESTS
+    world.services.clients.remove(world.client("c0"))
+    world.call("AckMessage", _ack(1), "one more")
+    assert len(world.services.clients) == 1024
+    world.client("c1").settings = pb.Settings()
+    world.client("c2").links["b"] = SimpleNamespace(waiters={1: print}, close=print)  # type: ignore[assignment]
+    handle = ReceiptHandle.decode("0 1700000000000 60000 0 0 b 0 0 0")
+    world.services.renewal.keep(world.client("c3"), "orders", "g", handle, 0)
+    world.connection.close()
+    assert [number for number in range(1024) if world.services.clients.find(f"c{number}", "")] == [1, 2, 3]
+    assert len(world.services.clients) == 3
+
+
+async def test_a_client_id_has_at_most_255_characters(world: _World) -> None:
+    refused = pb.AckMessageResponse.FromString(world.call("AckMessage", _ack(1), "c" * 256).sent[0])
+    assert (refused.status.code, len(world.services.clients)) == (pb.Code.BAD_REQUEST, 0)
+    world.call("AckMessage", _ack(1), "c" * 255)
+    assert len(world.services.clients) == 1

@@ -23,6 +23,8 @@ class FakeCall:
         self.metadata = {"x-mq-client-id": "c"}
         self.connection = self
         self.remote_address = "192.0.2.1:5"
+        self.attributes: dict[str, Any] = {}
+        self.on_close: list[Any] = []
         self.deadline = None
         self.is_over = False
         self.answers: list[bytes] = []
@@ -75,7 +77,7 @@ class World:
         self.view = TopicView("orders", message_type, [], {}, [("b", 3)], ["b"])
         self.to_broker = Link()
         self.clients = Clients(self)  # type: ignore[arg-type]
-        client = self.clients.enter("c", "", "192.0.2.1:5", LanguageCode.GO)
+        client = self.clients.enter("c", "", FakeCall(), LanguageCode.GO)
         client.linked("b", self.to_broker)  # type: ignore[arg-type]
         self.sending = Sending(self, lambda: self.config, Clock())  # type: ignore[arg-type]
         self.general: list[tuple[Any, RemotingCommand | None]] = []
