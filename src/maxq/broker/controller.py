@@ -688,7 +688,8 @@ class BrokerController:
         """Apply the deletion of topics at a physical offset, by this broker or its master."""
         self.offsets.take_deletion(topics, incarnation)
         self.transactions.metrics.forget(topics)
-        self.operations.retention.take_deletion(topics)
+        if self.operations.retention.take_deletion(topics) and self.table_records is None:
+            self.topics.differ_from_master()
 
     def refresh_name_servers(self) -> None:
         """Take over the name servers that the settings name at present."""

@@ -395,6 +395,23 @@ async def test_a_slave_does_not_hide_messages_of_a_new_topic_that_the_old_one_ha
     assert slave.controller.store.min_offset("T", 0) == 0
 
 
+async def test_a_slave_has_the_purge_of_a_new_topic_though_its_log_came_later_to_the_deletion_of_the_old_one(
+    start_broker: Start, namesrv: str
+) -> None:
+    master = await start_broker("master", namesrvAddr=namesrv)
+    master.create_topic("T")
+    await send(master, "T", NEW)
+    master.create_topic("T", attributes={"+purged.offsets": "0:1"})
+    slave = await start_slave(start_broker, namesrv)
+    await synchronized(slave)
+    assert slave.controller.topics.topic_config_table["T"].attributes == {"purged.offsets": "0:1"}
+    slave.controller._take_deletion(["T"], 1)
+    await synchronized(slave)
+    assert slave.controller.topics.topic_config_table["T"].attributes == {"purged.offsets": "0:1"}
+    assert slave.controller.topics.data_version == master.controller.topics.data_version
+    await until(lambda: slave.controller.store.min_offset("T", 0) == 1)
+
+
 async def test_a_consumer_of_the_deleted_topic_commits_nothing_to_the_new_one(start_broker: Start) -> None:
     """It has not pulled since, and does not know yet."""
     broker = await start_broker("store")

@@ -362,6 +362,12 @@ class TopicConfigManager(PersistentManager):
         self._next_version()
         self.request_persist()
 
+    def differ_from_master(self) -> None:
+        """Have a slave take its master's whole table with the next round, because its log changed this one."""
+        if self._is_slave:
+            self.data_version = DataVersion()
+            self.request_persist()
+
     def _next_version(self) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         if not self._is_slave:

@@ -58,11 +58,13 @@ class TopicRetention:
             log.warning("topics whose queues end before the places that they were purged up to: %s",
                         ", ".join(config.topic_name for config in changed))  # fmt: skip
 
-    def take_deletion(self, topics: Collection[str]) -> None:
+    def take_deletion(self, topics: Collection[str]) -> bool:
         """Forget purges of topics that the log deletes: a slave's table may be from before the deletion, and would hide
-        messages of the new topic."""
+        messages of the new topic. Returns whether there were any: it may also have been a purge of the new topic, as
+        the table may be ahead of the log."""
         if changed := self._topics.put_purges(dict.fromkeys(topics, "")):
             self.topics_changed(changed, [])
+        return bool(changed)
 
     @property
     def limited(self) -> list[str]:
