@@ -569,21 +569,30 @@ class TimerMessageStore:
         self._told_window_ms = 0
         before = self.topic.queue_offset
         self.topic.read_from(min(before, self.master_queue_offset))
-        if self.topic.queue_offset < before:
+        is_told = self._passed[1] > 0
+        if self.topic.queue_offset < before or (is_told and self.topic.in_wheel):
             self._pass_over_own()
         self.moved.begin()
 
     def _pass_over_own(self) -> None:
         """Note the messages of this wheel that will be read from the topic again, so that they are not put into it
-        twice."""
+        twice. Those in slots that another broker has passed are in it no longer: that one may not have had them."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         unit = None if queue is None else queue.unit(self.topic.queue_offset)
         units = self.log.units_of_records(self._store.max_physical_offset if unit is None else unit[0])
+        own = [one for one in units if not one.is_moved]
+        passed = {one.position for one in own if self._is_passed(one)}
+        self.topic.in_wheel -= {one.physical_offset for one in own if one.position in passed}
         self.topic.in_wheel |= {
-            one.physical_offset for one in units
-            if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
+            one.physical_offset for one in own
+            if one.position not in passed and self.live_slot(one.due_ms).last_position >= one.position
             and self._has_record(one)
         }  # fmt: skip
+
+    def _is_passed(self, unit: TimerUnit) -> bool:
+        """Return whether the broker whose progress was adopted, since the start, has passed the slot of this unit."""
+        slot_ms = self.floor(unit.due_ms)
+        return slot_ms < self._passed[1] and unit.position < self._delivered_slots.position_of(slot_ms)
 
     def moved_records(self) -> list[tuple[TimerRecord, bool]]:
         """Return the records of messages that this broker or its predecessor had moved, and whether each is in this

@@ -183,3 +183,28 @@ def test_a_slave_does_not_take_for_delivered_what_its_log_does_not_have() -> Non
         await world.close()
 
     in_virtual_time(story)
+
+
+@pytest.mark.parametrize("filled_ms", [500, 2_500])
+def test_a_master_that_comes_back_delivers_what_the_slave_that_acted_had_not_copied(filled_ms: int) -> None:
+    """Its wheel has those messages in slots that the slave has passed, be they found at the start or known to the
+    checkpoint."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for body in ("copied", "not copied"):
+            world.send_in(5_000, body)
+        await world.sleep_ms(filled_ms)
+        await world.kill()
+        await world.sleep_ms(10_000)
+        await world.open(dequeue=False)
+        read_ms, log_end = world.service.timer.write_time_ms - 1_000, world.store.max_physical_offset
+        # the slave had the first one only, and has given it to another group
+        told = TimerCheckpoint(read_ms, 0, 1, 1, DataVersion(5, 0, 5), moved=(), log_end=log_end, dedupe_position=0)
+        world.service.exchange.take_checkpoint(TimerCheckpoint.decode(told.encode_answer()))
+        world.service.start()
+        await world.sleep_ms(3_000)
+        assert world.bodies() == ["not copied"]
+        await world.close()
+
+    in_virtual_time(story)
