@@ -73,6 +73,8 @@ _LONG_LOOKS: Final = 150
 _JOIN_MS: Final = 10_000
 #: Milliseconds between two questions where the master's log begins, while there are compaction topics.
 _LOG_BEGINS_MS: Final = 600_000
+#: Most copies of a compacted queue during which the master may compact it; the last one is kept all the same.
+_COPIES: Final = 3
 #: Most topics that one line of the log names.
 _NAMED: Final = 20
 
@@ -186,6 +188,8 @@ class SlaveSynchronize:
         self._cut_off_since_ms: dict[str, int] = {}
         # compacted queues that are being copied → up to where the master had compacted them when that began
         self._copied_at: dict[tuple[str, int], int | None] = {}
+        # compacted queues → copies that were given up because the master had compacted the queue meanwhile
+        self._given_up: dict[tuple[str, int], int] = {}
         self._log_begins_due_ms = 0  # monotonic: when the master is asked next where its log begins
         self.rounds = 0  # rounds that were finished without a failure
 
@@ -201,6 +205,7 @@ class SlaveSynchronize:
         log.info("the master is %s now, was %s", address or "unknown", self._master_address or "unknown")
         self._master_address = address
         self._copied_at.clear()
+        self._given_up.clear()
         self._log_begins_due_ms = 0
         self._wanted.set()
         if self._task is not None:
@@ -612,7 +617,8 @@ class SlaveSynchronize:
     async def _copy_compacted(self, address: str, compaction: CompactionStore, queue: LackingQueue) -> bool:
         """Copy a queue from the master, perhaps over several rounds. Returns False if the master has compacted it
         meanwhile: then a message that deletes a key may be gone there, and the message before it was copied. The next
-        round begins again. Copies from before this process are of no known moment, and stay."""
+        round begins again, at most twice: a master may compact a large queue more often than it can be copied. Copies
+        from before this process are of no known moment, and stay."""
         topic, queue_id, offset = queue.topic, queue.queue_id, queue.next_offset
         if not offset:
             self._copied_at[topic, queue_id] = await self._ask(self._api.compacted_to(address, topic, queue_id))
@@ -621,10 +627,26 @@ class SlaveSynchronize:
             offset = next_offset if next_offset > offset else queue.low
             if offset >= queue.low and (topic, queue_id) in self._copied_at:
                 compacted_to = await self._ask(self._api.compacted_to(address, topic, queue_id))
-                if self._copied_at.pop((topic, queue_id)) != compacted_to:
+                if self._copied_at.pop((topic, queue_id)) != compacted_to and self._is_given_up(queue):
                     await compaction.copy_anew(queue)
                     return False
             compaction.adopt(queue, memoryview(records), offset)
+        self._given_up.pop((topic, queue_id), None)
+        return True
+
+    def _is_given_up(self, queue: LackingQueue) -> bool:
+        """Return whether a copy during which the master compacted the queue is made again: not the third one."""
+        key = (queue.topic, queue.queue_id)
+        given_up = self._given_up.get(key, 0)
+        if given_up == _COPIES - 1:
+            log.warning(
+                "%s-%d: the master compacted this queue during each of %d copies of it, and the last copy is kept. "
+                "Keys that were deleted meanwhile may be shown by this slave; to copy the queue once more, stop the "
+                "slave and delete its compaction/ folder",
+                *key, _COPIES,
+            )  # fmt: skip
+            return False
+        self._given_up[key] = given_up + 1
         return True
 
     async def _sync_delay_offsets(self, address: str) -> None:

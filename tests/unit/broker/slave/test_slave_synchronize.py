@@ -926,6 +926,31 @@ async def test_a_compacted_queue_that_the_master_compacts_meanwhile_is_copied_an
     assert compacted.copied == [b"0 from 20;", b"3 from 20;"]
 
 
+async def test_the_third_copy_of_a_queue_is_kept_though_the_master_compacted_it_during_each_of_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene, compacted = Scene(), Compacted()
+    scene.log.compaction = cast(CompactionStore, compacted)
+    compactions = itertools.count(1)
+
+    def min_offset(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(ext={"offset": "0", "maxqCompactedTo": str(next(compactions))})
+
+    def pull(request: RemotingCommand) -> RemotingCommand:
+        offset = int(request.ext["queueOffset"])
+        ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": str(offset + 3), "minOffset": "0", "maxOffset": "9"}
+        return request.reply(ext=ext, body=b"%d;" % offset)
+
+    scene.client.answers |= {31: min_offset, 11: pull}
+    for _ in range(2):
+        await scene.synchronize.sync_all()
+        assert compacted.lacking()
+    await scene.synchronize.sync_all()
+    assert not compacted.lacking()
+    assert compacted.copied == [b"0;", b"3;"]
+    assert "T-0: the master compacted this queue during each of 3 copies of it" in caplog.text
+
+
 async def test_a_slave_with_compaction_topics_knows_where_its_masters_log_begins() -> None:
     scene, compacted = Scene(), Compacted()
     scene.log.compaction = cast(CompactionStore, compacted)
