@@ -34,9 +34,10 @@ log = logging.getLogger(__name__)
 #: unmapped.
 MAX_MAPPED_QUEUES = 6000
 _LOOK_AT = 4
-#: Units of a topic that are copied into the other kind of queue while the broker runs: on a slave some seconds of
-#: messages. Where there are more, the next start copies them, or the dispatch of the topic's first inner batch.
-_MOST_COPIED = 100_000
+#: Units of a topic that are copied into the other kind of queue while the broker runs, in one turn of the loop that
+#: looks at each record. Where there are more, the next start copies them, or the dispatch of the topic's first inner
+#: batch, which has no place in a plain queue, and cannot wait for a start.
+_MOST_COPIED = 4_000
 
 BATCH_UNIT_NAME = "batchconsumequeue"
 EXT_NAME = "consumequeue_ext"
