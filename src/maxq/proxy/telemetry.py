@@ -30,7 +30,7 @@ from maxq.proxy.message_codec import grpc_message
 from maxq.proxy.receiving import subscription_of
 from maxq.proxy.renewal import backoff_policy
 from maxq.proxy.statuses import OK, CallRefusedError, status_of_reply
-from maxq.proxy.validation import duration, group_name, topic_name
+from maxq.proxy.validation import REQUEST_BYTES_MAX, duration, group_name, topic_name
 from maxq.remoting.connection import Connection
 from maxq.remoting.grpc.calls import GrpcStatus
 
@@ -62,7 +62,7 @@ class Telemetry:
         self._config = config
         self._keep = keep
         self._nonces = 0
-        self._asked: dict[str, asyncio.Future[pb.TelemetryCommand]] = {}
+        self._asked: dict[tuple[Client, str], asyncio.Future[pb.TelemetryCommand]] = {}
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
@@ -80,6 +80,12 @@ class Telemetry:
                 call.finish()
                 ended()
                 return
+            is_asked = any(asked in entered for asked, _ in self._asked)  # what answers, threads say, may be large
+            if len(message) > REQUEST_BYTES_MAX and not is_asked:
+                text = f"a command of {len(message)} bytes, at most {REQUEST_BYTES_MAX}"
+                call.finish(GrpcStatus.RESOURCE_EXHAUSTED, text)
+                ended()
+                return
             command = pb.TelemetryCommand.FromString(message)
             kind = command.WhichOneof("command")
             if kind == "settings":
@@ -88,7 +94,8 @@ class Telemetry:
                 entered[:] = [client]
                 self._take_settings(client, command.settings)
             elif kind in ("thread_stack_trace", "verify_message_result"):
-                self._answered(getattr(command, kind).nonce, command)
+                for client in entered:
+                    self._answered(client, getattr(command, kind).nonce, command)
 
         call.on_end = ended
 
@@ -123,13 +130,13 @@ class Telemetry:
         if kind == "publishing":
             topics = settings.publishing.topics
             _refuse_many(len(topics))
-            client.settings = settings
-            self._beat(client, HeartbeatData(client.client_id, _producers(topics)), None)
+            beat = HeartbeatData(client.client_id, _producers(topics))
         else:
             _refuse_many(len(settings.subscription.subscriptions))
             group = group_name(settings.subscription.group)
-            client.settings = settings
-            self._beat(client, self._consumer(client, group, settings), None)
+            beat = self._consumer(client, group, settings)
+        self._beat(client, beat, None)
+        client.settings = settings
         told = pb.TelemetryCommand(status=OK, settings=self._settings_for(settings))
         client.tell(told)
 
@@ -261,7 +268,7 @@ class Telemetry:
             AskedClientError: it has no stream, or does not answer in time.
         """
         future: asyncio.Future[pb.TelemetryCommand] = asyncio.get_running_loop().create_future()
-        self._asked[nonce] = future
+        self._asked[client, nonce] = future
         try:
             if not client.tell(command):
                 raise AskedClientError(f"{client.client_id} has no telemetry stream now")
@@ -270,10 +277,10 @@ class Telemetry:
         except TimeoutError:
             raise AskedClientError(f"{client.client_id} did not answer in time") from None
         finally:
-            del self._asked[nonce]
+            del self._asked[client, nonce]
 
-    def _answered(self, nonce: str, command: pb.TelemetryCommand) -> None:
-        future = self._asked.get(nonce)
+    def _answered(self, client: Client, nonce: str, command: pb.TelemetryCommand) -> None:
+        future = self._asked.get((client, nonce))
         if future is not None and not future.done():
             future.set_result(command)
 

@@ -1,11 +1,16 @@
 """How much one call may ask for."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from maxq.codes import RequestCode
 from maxq.config.proxy_config import ProxyConfig
+from maxq.protocol.body.consumer_info import ConsumerRunningInfo
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.grpc import messages as pb
 from maxq.proxy.brokers import TopicView
 from maxq.proxy.clients import Client
@@ -72,6 +77,13 @@ class _World:
         data = request if isinstance(request, bytes) else request.SerializeToString()
         self.methods[f"/{SERVICE}/{name}"].handle(call, data)
         return call
+
+    def telemetry(self, client_id: str) -> tuple[_Call, Any]:
+        call = _Call(self.connection, client_id)
+        return call, self.methods[f"/{SERVICE}/Telemetry"].start(call)
+
+    def group(self, name: str) -> SubscriptionGroupConfig | None:
+        return None
 
     def client(self, client_id: str) -> Client:
         found = self.services.clients.find(client_id, "")
@@ -140,3 +152,37 @@ async def test_a_client_id_has_at_most_255_characters(world: _World) -> None:
     assert (refused.status.code, len(world.services.clients)) == (pb.Code.BAD_REQUEST, 0)
     world.call("AckMessage", _ack(1), "c" * 255)
     assert len(world.services.clients) == 1
+
+
+async def test_settings_are_kept_only_if_they_are_legal_and_small(world: _World) -> None:
+    large = pb.Settings(publishing=pb.Publishing(topics=[_TOPIC]), user_agent=pb.UA(version="v" * (1 << 18)))
+    for client_id, settings, status in (
+        ("a", pb.Settings(publishing=pb.Publishing(topics=[pb.Resource(name="a b")])), GrpcStatus.INVALID_ARGUMENT),
+        ("b", large, GrpcStatus.RESOURCE_EXHAUSTED),
+    ):
+        world.call("AckMessage", _ack(1), client_id)
+        world.client(client_id).links["b"] = SimpleNamespace(waiters={})  # type: ignore[assignment]
+        call, received = world.telemetry(client_id)
+        received(pb.TelemetryCommand(settings=settings).SerializeToString())
+        assert (call.status, world.client(client_id).settings) == (status, None)
+
+
+async def test_a_client_is_not_answered_for_by_another(world: _World) -> None:
+    settings = pb.Settings(
+        client_type=pb.ClientType.PUSH_CONSUMER, subscription=pb.Subscription(group=pb.Resource(name="g"))
+    )
+    streams = [world.telemetry(client_id) for client_id in ("asked", "other")]
+    for _, received in streams:
+        received(pb.TelemetryCommand(settings=settings).SerializeToString())
+    link: Any = SimpleNamespace(attributes={})
+    world.client("asked").linked("b", link)
+    request = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, {"jstackEnable": "true"})
+    asking = asyncio.ensure_future(world.services.telemetry.running_info(link, request))
+    await asyncio.sleep(0)
+    question = pb.TelemetryCommand.FromString(streams[0][0].sent[-1])
+    nonce = question.print_thread_stack_trace_command.nonce
+    for (_, received), text in zip(reversed(streams), ("false", "t" * (1 << 18)), strict=True):
+        trace = pb.ThreadStackTrace(nonce=nonce, thread_stack_trace=text)
+        received(pb.TelemetryCommand(thread_stack_trace=trace).SerializeToString())
+    told = ConsumerRunningInfo.decode((await asking).body_bytes)
+    assert told.jstack == "t" * (1 << 18)
