@@ -100,7 +100,9 @@ class TransactionalMessageService:
         self._began_at = store.max_physical_offset
         committed = self._offsets.query_offset(TRANSACTION_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         begin = self._progress(TRANS_HALF_TOPIC)
-        self.ledger = TransactionLedger(min(committed, begin) if committed >= 0 else begin)
+        self.ledger = TransactionLedger(begin)
+        if 0 <= committed < begin:  # which of them had ended is not known: a ledger from there on may be very long
+            _tell_lost(f"up to {begin - committed}", committed, begin)
         self.ops = self._op_messages(self._progress(TRANS_OP_HALF_TOPIC))
         await self.ops.read_back()
         self.skip_gone()
@@ -112,13 +114,7 @@ class TransactionalMessageService:
         """Skip half messages that are no longer in the store, and log how many of them were open."""
         first, begin = self.ledger.low, self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         if skipped := self.ledger.skip_to(begin):
-            log.error(
-                "%d transactions are lost: their half messages (of queue offsets %d to %d of %s) were deleted with "
-                "their log files before they were committed or rolled back, as happens when the disk is full. Have "
-                "their producers send them again. Make room, raise fileReservedTime, or have transactions end earlier "
-                "(transactionCheckMax, transactionTimeOut)",
-                skipped, first, begin - 1, TRANS_HALF_TOPIC,
-            )  # fmt: skip
+            _tell_lost(str(skipped), first, begin)
 
     def _progress(self, topic: str) -> int:
         store, offsets = self._store, self._offsets
@@ -512,3 +508,13 @@ def _is_sent_to(half: memoryview, topic: bytes) -> bool:
     """Return whether this is a half message of `topic`. Names and values of properties contain neither of the
     separators."""
     return b"\x02REAL_TOPIC\x01%b\x02" % topic in b"\x02%b\x02" % stored_properties(half)
+
+
+def _tell_lost(count: str, first: int, end: int) -> None:
+    log.error(
+        "%s transactions are lost: their half messages (of queue offsets %d to %d of %s) were deleted with their log "
+        "files before they were committed or rolled back, as happens when the disk is full. Have their producers send "
+        "them again. Make room, raise fileReservedTime, or have transactions end earlier (transactionCheckMax, "
+        "transactionTimeOut)",
+        count, first, end - 1, TRANS_HALF_TOPIC,
+    )  # fmt: skip
