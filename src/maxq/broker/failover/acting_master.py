@@ -65,7 +65,7 @@ from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.failover.group_api import GroupApi, Sign, is_refusal
 from maxq.broker.failover.master_link import MasterLink
 from maxq.broker.failover.master_only_services import MasterOnlyServices
-from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, PreOnline
+from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, MinBroker, PreOnline
 from maxq.broker.failover.role_lease import RoleLease, patience_ms
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.codes import ResponseCode
@@ -83,6 +83,8 @@ _RETRY_COPY_SECONDS: Final = 15.0
 _COPY_SHARE: Final = 0.05
 #: Questions that a slave without an answer is asked before another slave acts without its state.
 _SIGNS: Final = 3
+#: How often a master that comes back asks its slaves, if one is told each time that it may act.
+_PREPARATIONS: Final = 3
 
 
 class ActingMasterService:
@@ -117,6 +119,7 @@ class ActingMasterService:
         self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began
         self._lease = RoleLease(env.settings, env.own, self._looked_ms)
         self._is_out_because = ""  # why this master promises nothing until it has asked who is active
+        self._stood_back = 0  # how often this master has left the group to a slave that asked for it
         self._began_ms = env.clock.wall_ms()  # wall time of the start, which marks the stamps of this run
         self._tasks = PeriodicTasks()
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
@@ -229,7 +232,7 @@ class ActingMasterService:
         """Prepare if requested, start the services that this broker is responsible for, and register. Failures are
         logged, not raised."""
         if self.is_isolated and self._asks_first():
-            seen = await self._pre_online.run()
+            seen = await self._prepare()
             own_id = self.group.own_id
             if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
                 self.group.on_online(*seen)
@@ -237,6 +240,17 @@ class ActingMasterService:
         self._begin()
         self._registration.set_isolated(self._has_withdrawn)
         await self._registration.register_now()
+
+    async def _prepare(self) -> MinBroker:
+        """Find out who has acted. A master that leaves the group to a slave meanwhile does so once more: it may have
+        asked that slave before. If it is asked to leave the group each time, it waits for name servers to name it."""
+        for _ in range(_PREPARATIONS):
+            before = self._stood_back
+            seen = await self._pre_online.run()
+            if before == self._stood_back or self.is_ending:
+                return seen
+        self._pre_online.all_asked = self._pre_online.none_acted = False
+        return seen
 
     def _begin(self) -> None:
         """Begin to be the active broker if this is the master, which has prepared."""
@@ -308,7 +322,7 @@ class ActingMasterService:
         if self.stood_still() is not None:
             self._services.change(False)
         if self._asks_first():
-            await self._pre_online.run()
+            await self._prepare()
             if not self._pre_online.none_acted:
                 self._services.change(False)
         elif self._prepares() and not self._is_named:
@@ -508,6 +522,7 @@ class ActingMasterService:
         if self._services.is_running:
             log.warning("no name server knows this master: it leaves the group to a slave until one does")
         self._is_out_because = "no name server knew it, and it has left the group to a slave"
+        self._stood_back += 1
         self._services.change(False)
         return True
 

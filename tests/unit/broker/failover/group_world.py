@@ -155,6 +155,8 @@ class FakeMetadata:
 
     async def take_back(self, address: str, return_id: str) -> bool:
         self.returns.append(return_id)
+        if self.on_take is not None:
+            await self.on_take()
         if self.failure is not None:
             raise self.failure
         self.taken.append(address)

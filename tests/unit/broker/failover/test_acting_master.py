@@ -323,6 +323,46 @@ async def test_a_master_whose_slaves_do_not_act_or_that_a_name_server_knows_does
     assert member.services.is_running
 
 
+@pytest.mark.parametrize("is_started", [True, False])
+async def test_a_master_that_stands_back_while_it_prepares_asks_that_slave_once_more(is_started: bool) -> None:
+    clock = SimClock()
+    member = Member(0, clock, totalReplicas=3)
+    member.api.members = {1: SLAVE_1, 2: SLAVE_2}
+    if not is_started:
+        await member.acting.go_online()
+        clock.advance_ms(20_000)
+        member.metadata.taken.clear()
+
+    async def leave() -> None:
+        if member.metadata.taken == [SLAVE_2]:  # the other one was asked before
+            clock.advance_ms(8_000)
+            assert member.acting.stand_back(2, SLAVE_2)
+
+    member.metadata.on_take = leave
+    await (member.acting.go_online() if is_started else member.acting.look())
+    assert member.metadata.taken == [SLAVE_2, SLAVE_1] * 2
+    assert member.acting.is_active
+
+
+async def test_a_master_that_is_asked_to_stand_back_again_and_again_comes_back_when_name_servers_name_it() -> None:
+    clock = SimClock()
+    member = Member(0, clock, totalReplicas=2)
+    member.api.members = {1: SLAVE_1}
+
+    async def leave() -> None:
+        clock.advance_ms(8_000)
+        assert member.acting.stand_back(1, SLAVE_1)
+
+    member.metadata.on_take = leave
+    await member.acting.go_online()
+    assert member.registration.now == 1
+    assert not member.acting.is_active
+    for _ in range(5):
+        await member.see(0, 1)
+        clock.advance_ms(1_000)
+    assert member.acting.is_active
+
+
 async def test_a_slave_that_is_not_to_act_itself_asks_no_master_to_stand_back() -> None:
     clock = SimClock()
     member = Member(2, clock, brokerNotActiveTimeoutMillis=10_000)
