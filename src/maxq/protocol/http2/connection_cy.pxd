@@ -91,6 +91,7 @@ cdef class Http2Connection:
     cdef _go_away(self, long long number, int code, bytes why)
     cdef _drop_any(self, long long number, int code)
     cdef _drop(self, long long number, int code)
+    cdef _expect_more(self, long long number)
     cdef _send_too_large(self, long long number)
     cdef _reset(self, Stream stream, int code)
     cdef _forget(self, Stream stream)

@@ -73,6 +73,7 @@ FLOW_CONTROL_ERROR = 3
 STREAM_CLOSED = 5
 FRAME_SIZE_ERROR = 6
 REFUSED_STREAM = 7
+CANCEL = 8
 COMPRESSION_ERROR = 9
 ENHANCE_YOUR_CALM = 11
 
@@ -547,7 +548,8 @@ class Http2Connection:
         stream: Stream
         self._last_number = number
         if number > self._served_number:
-            self._forgotten[number] = None  # it is told by GOAWAY that nobody serves this one
+            self._odd()
+            self._expect_more(number)  # the peer is told by GOAWAY that nobody serves this one
             return
         if len(self._streams) >= self._stream_limit:
             self._drop(number, REFUSED_STREAM)
@@ -813,12 +815,20 @@ class Http2Connection:
         self._put(_PING)
         self._touch()
 
+    def stop(
+        self,
+        why: str,
+    ):
+        # type: (...) -> None
+        """Take nothing more and send no more data, for the connection is being closed."""
+        self.failure = self.failure or why
+        self._is_held = True
+
     def lost(self):
         # type: (...) -> None
         """Take note that the connection is gone: all streams are over."""
         stream: Stream
-        self.failure = self.failure or "the connection is gone"
-        self._is_held = True
+        self.stop("the connection is gone")
         left: list = list(self._streams.values())
         self._streams.clear()
         self._blocked.clear()
@@ -844,6 +854,11 @@ class Http2Connection:
         self._put_number(code)
         if code != NO_ERROR:
             self._count_reset()
+        self._expect_more(number)
+
+    @cython.cfunc
+    def _expect_more(self, number: cython.longlong):
+        """Note that frames of a stream may still come, which nobody reads."""
         self._forgotten[number] = None
         if len(self._forgotten) > _FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]

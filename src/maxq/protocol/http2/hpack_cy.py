@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _KNOWN_BLOCKS = 64
 _KNOWN_BLOCK_SIZE = 256  # bytes; longer blocks are rarely repeated
+_KNOWN_SIZE = 4096  # bytes of a block's fields; a few bytes may name large ones, which are not kept
 _EVICTED_KEPT = 64  # entries that were evicted and still stand in the list
 _LONGEST_INTEGER = 1 << 24
 
@@ -120,7 +121,7 @@ class HpackDecoder:
                 return found
         self._p = p
         block: HeaderBlock = self._read(buf, end)
-        if key and not self._is_changed:  # the table is as it was
+        if key and not self._is_changed and block.size <= _KNOWN_SIZE:  # the table is as it was
             if len(self._known) >= _KNOWN_BLOCKS:
                 self._known.clear()
             self._known[key] = block

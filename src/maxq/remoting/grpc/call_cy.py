@@ -18,6 +18,7 @@ try:
 except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
+from maxq.protocol.http2.connection_cy import CANCEL
 from maxq.protocol.http2.hpack_cy import encode_fields
 
 if cython.compiled:
@@ -220,6 +221,8 @@ class Call(Stream):
             return
         if self._fits(message):
             self._put_message(message, 0)
+        elif channel.failure and channel._is_held:
+            return  # the connection is being closed, and nothing that waits is ever sent
         else:
             if not self._has_head:
                 self._has_head = True
@@ -608,15 +611,18 @@ class GrpcChannel(Http2Connection):
 
     def expire(self, now: cython.double):
         # type: (...) -> None
-        """End the calls whose deadlines have passed at `now`, the time of the loop."""
+        """End the calls whose deadlines have passed at `now`, the time of the loop. What of their answers is unsent by
+        then is dropped, also of those that the server has finished."""
         call: Call
         following: cython.double = _NEVER
         self.now = now
         for call in list(self._streams.values()):
-            if call._deadline == 0 or call.is_over:
+            if call._deadline == 0 or (call.is_over and not call.unsent):
                 continue
             if call._deadline <= now:
                 call._refuse(_DEADLINE_EXCEEDED, "the deadline has passed")
+                if call.unsent and self._streams.get(call.number) is call:
+                    self._reset(call, CANCEL)  # its client waits for nothing any more
             elif call._deadline < following:
                 following = call._deadline
         self._next_deadline = following

@@ -142,6 +142,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self.close_reason = self.close_reason or reason
             self.is_closed = True
+            self.channel.stop(reason)
             reset(self._transport)
 
     # --- asyncio ------------------------------------------------------------------------------------------------------

@@ -142,3 +142,11 @@ def test_fields_behind_the_limit_cost_no_memory(form: ModuleType) -> None:
     assert block.is_too_large
     assert len(block.fields) == 4
     assert block.size == 30000 * (3968 + 1 + 32)
+
+
+@form
+def test_a_few_bytes_that_name_large_fields_are_read_each_time(form: ModuleType) -> None:
+    decoder = form.HpackDecoder(4096, 1 << 15)
+    decoder.decode(b"\x40\x01x\x7f\x81\x1e" + b"v" * 3968)
+    assert decoder.decode(b"\xbe") is decoder.decode(b"\xbe")
+    assert decoder.decode(b"\xbe" * 7) is not decoder.decode(b"\xbe" * 7)

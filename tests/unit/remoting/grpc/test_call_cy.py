@@ -370,6 +370,43 @@ def test_a_peer_that_does_not_read_is_ended(form: ModuleType) -> None:
 
 
 @form
+def test_a_stopped_connection_takes_no_more_calls_and_queues_no_more_answers(form: ModuleType) -> None:
+    service = Service(form)
+    service.methods["/t/Large"] = form.Unary(lambda call, message: call.send(bytes(1 << 21)))
+    peer = Peer(form, service.methods, window=0)
+    peer.send(peer.call(1, "/t/Wait", b""))
+    peer.connection.end_unread = lambda unsent: peer.channel.stop("does not read")  # type: ignore[method-assign]
+    calls = b"".join(peer.call(stream, "/t/Large", b"") for stream in (3, 5, 7, 9)) + peer.call(11, "/t/Wait", b"")
+    peer.send(calls)
+    assert peer.channel.failure == "does not read"
+    assert peer.channel.unsent == 2 * (5 + (1 << 21))
+    service.calls[0].send(bytes(1 << 21))
+    assert peer.channel.unsent == 2 * (5 + (1 << 21))
+    assert len(service.calls) == 1
+
+
+@form
+def test_answers_that_wait_are_dropped_at_the_deadline(form: ModuleType) -> None:
+    service = Service(form)
+    peer = Peer(form, service.methods, window=0)
+    peer.channel.now = 1000.0
+    for stream in (1, 3):
+        peer.send(peer.call(stream, "/t/Wait", b"", ("grpc-timeout", "2S")))
+        service.calls[-1].send(bytes(1000))
+    service.calls[0].finish()
+    peer.channel.expire(1001.0)
+    assert peer.connection.wakes[-1] == pytest.approx(1002.0)
+    assert peer.channel.unsent == 2 * 1005
+    peer.channel.expire(1002.1)
+    assert [(one.kind, one.stream) for one in peer.read() if one.kind == RST_STREAM] == [
+        (RST_STREAM, 1),
+        (RST_STREAM, 3),
+    ]
+    assert (peer.channel.unsent, peer.channel.streams) == (0, 0)
+    assert service.ended == 1
+
+
+@form
 def test_a_client_that_keeps_to_its_windows_is_never_stuck(form: ModuleType) -> None:
     service = Service(form)
     peer = Peer(form, service.methods)
@@ -683,6 +720,9 @@ def test_a_drained_connection_serves_what_was_begun(peer: Peer, service: Service
     (last,) = peer.send(frame(PING, ACK, 0, ping.payload))
     assert (last.kind, last.code, last.payload[:4]) == (GOAWAY, 0, b"\0\0\0\3")
     assert not peer.send(peer.call(5, "/t/Wait", b"")), "nobody serves it, and the client knows"
+    peer.send(b"".join(peer.head(stream, "/t/Wait") for stream in range(7, 7 + 2 * 300, 2)))
+    assert not peer.send(frame(DATA, 0, 605, b"x"))
+    assert [one.kind for one in peer.send(frame(DATA, 0, 7, b"x"))] == [RST_STREAM], "few are remembered"
     assert len(service.calls) == 2
     service.calls[0].answer(b"a")
     assert not peer.channel.is_drained
