@@ -9,6 +9,7 @@ answers, which then leave with all that the arrival is answered.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -17,6 +18,8 @@ from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, LONGEST_HEADE
 from maxq.remoting.connection import Connection
 from maxq.remoting.endpoint import RemotingEndpoint
 from maxq.runtime.interfaces import Clock
+
+log: Final = logging.getLogger(__name__)
 
 _IDLE_SECONDS: Final = 120
 _WRITE_MARKS: Final = (4 << 20, 1 << 20)
@@ -97,8 +100,15 @@ class Deliveries:
     def _turn(self) -> None:
         self._is_scheduled = False
         ends, self._ends = self._ends, []
+        self._deliver(ends)
+
+    @staticmethod
+    def _deliver(ends: "list[LoopbackTransport]") -> None:
         for end in ends:
-            end.deliver()
+            try:
+                end.deliver()
+            except Exception:
+                log.exception("a delivery within the process failed")
 
     def run(self) -> None:
         """Deliver at once, there and back; what is said upon that has its own turn."""
@@ -106,8 +116,7 @@ class Deliveries:
         try:
             for _ in range(2):
                 ends, self._ends = self._ends, []
-                for end in ends:
-                    end.deliver()
+                self._deliver(ends)
         finally:
             self.is_held = False
             if self._ends and not self._is_scheduled:

@@ -7,6 +7,8 @@ Source:
 from collections.abc import Iterable
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from maxq.remoting.grpc.calls import Call, GrpcStatus, Unary
 from maxq.remoting.grpc.standard_services import health_file, message_classes
 
@@ -50,19 +52,30 @@ class Health:
         return status
 
     def _check(self, call: Call, message: bytes) -> None:
-        if self._is_known(message):
+        known = self._is_known(call, message)
+        if known is None:
+            return
+        if known:
             call.answer(self._status())
         else:
             call.finish(GrpcStatus.NOT_FOUND, "unknown service")
 
     def _watch(self, call: Call, message: bytes) -> None:
         """Send the status, and send it again when it changes; the stream has no end."""
-        if not self._is_known(message):
+        known = self._is_known(call, message)
+        if known is None:
+            return
+        if not known:
             call.send(self._response(status=_SERVICE_UNKNOWN).SerializeToString())
             return
         self._watchers[call] = None
         call.on_end = lambda: self._watchers.pop(call, None)
         call.send(self._status())
 
-    def _is_known(self, message: bytes) -> bool:
-        return self._request.FromString(message).service in self._services
+    def _is_known(self, call: Call, message: bytes) -> bool | None:
+        """Return whether the service that is asked for is known; None: the message is malformed, and the call over."""
+        try:
+            return self._request.FromString(message).service in self._services
+        except DecodeError:
+            call.finish(GrpcStatus.INTERNAL, "a message that cannot be decoded")
+            return None

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from maxq.remoting.grpc.calls import Call, GrpcStatus, Streaming
 from maxq.remoting.grpc.standard_services import message_classes, reflection_file
 
@@ -32,18 +34,22 @@ class Reflection:
         self._by_symbol = {symbol: file for file in self._files.values() for symbol in _symbols(file)}
         self._services = sorted({*services, *(f"{file.package}.ServerReflection" for file in own)})
         self.methods = {
-            f"/{file.package}.ServerReflection/ServerReflectionInfo": Streaming(partial(self._start, file))
+            f"/{file.package}.ServerReflection/ServerReflectionInfo": Streaming(
+                partial(self._start, *message_classes(file, "ServerReflectionRequest", "ServerReflectionResponse"))
+            )
             for file in own
         }
 
-    def _start(self, file: Any, call: Call) -> Callable[[bytes | None], None]:
-        request, response = message_classes(file, "ServerReflectionRequest", "ServerReflectionResponse")
-
+    def _start(self, request: Any, response: Any, call: Call) -> Callable[[bytes | None], None]:
         def received(message: bytes | None) -> None:
             if message is None:
                 call.finish()
                 return
-            asked = request.FromString(message)
+            try:
+                asked = request.FromString(message)
+            except DecodeError:
+                call.finish(GrpcStatus.INTERNAL, "a message that cannot be decoded")
+                return
             answer = response(valid_host=asked.host, original_request=asked)
             self._fill(answer, asked)
             call.send(answer.SerializeToString())

@@ -196,7 +196,11 @@ class GrpcServer:
         self._is_due = False
         written, self._written = self._written, []
         for connection in written:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception:
+                log.exception("%s: what it is answered could not be sent", connection.remote_address)
+                connection.abort("what it is answered could not be sent")
 
     def _look(self) -> None:
         """Look at all connections, every few seconds."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from maxq.protocol.grpc.messages import FILES
@@ -91,3 +92,13 @@ def test_what_is_not_known_is_an_error_within_the_stream() -> None:
     assert (answer.error_response.error_code, answer.error_response.error_message) == (5, "x.Y is not known here")
     assert reflected("v1", file_by_filename="x.proto").error_response.error_code == 5
     assert reflected("v1", all_extension_numbers_of_type=SERVICE).error_response.error_code == 5
+
+
+def test_a_message_that_cannot_be_decoded_gets_a_status_and_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    services = {**Health([SERVICE]).methods, **Reflection(FILES.file, [SERVICE]).methods}
+    peer = Peer(call_cy, services)
+    paths = (CHECK, WATCH, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+    for stream, path in zip((1, 3, 5), paths, strict=True):
+        peer.send(peer.call(stream, path, b"\xff"))
+        assert peer.answer(stream).status == (13, "a message that cannot be decoded")
+    assert not caplog.records
