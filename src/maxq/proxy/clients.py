@@ -2,13 +2,15 @@
 
 A client has a connection of its own to each broker that it uses, because brokers keep by connection who is a member of
 a group and whom they ask about a transaction. The connection ends when nothing was asked on it for two minutes.
-A client without connections and without telemetry is forgotten. The ids that one gRPC connection may bring are limited;
-those that have said nothing of themselves and hold nothing are forgotten as soon as it closes.
+A client without connections, without telemetry and without calls for two minutes is forgotten. The ids that one gRPC
+connection may bring are limited; those that have said nothing of themselves and hold nothing are forgotten as soon as
+it closes.
 
 Source:
     proxy/grpc/v2/channel/{GrpcChannelManager,GrpcClientChannel}.java.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
@@ -182,11 +184,10 @@ class Clients:
         client.leave()
 
     def telemetry_ended(self, client: Client, call: Call) -> None:
-        """Forget a client's stream of commands."""
+        """Forget a client's stream of commands. The client may open another one soon, and go on with what it has."""
         if client.telemetry is call:
             client.telemetry = None
-        if client.is_unused:
-            self.remove(client)
+            client.used_at = asyncio.get_running_loop().time()
 
     def expire(self, now: float) -> None:
         """Forget clients of which nothing is left and that have made no call for two minutes, at `now` by the loop."""

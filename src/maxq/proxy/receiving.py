@@ -185,7 +185,8 @@ class Receiving:
             answers.append(message.answer)
             if pop.renews:
                 handle = ReceiptHandle.decode(message.handle)
-                self._renewal.keep(pop.client, pop.topic, pop.group, handle, message.reconsume_times)
+                client = pop.context.client  # entered again if it was forgotten meanwhile
+                self._renewal.keep(client, pop.topic, pop.group, handle, message.reconsume_times)
         if len(answers) == 1:
             self._end(pop.context, status(pb.Code.MESSAGE_NOT_FOUND, "no match message"))
             return

@@ -175,6 +175,7 @@ class Telemetry:
         settings = None if client is None else client.settings
         if client is None or settings is None:
             raise CallRefusedError(pb.Code.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
+        client.used_at = asyncio.get_running_loop().time()
         kind = settings.client_type
         if kind == pb.ClientType.PRODUCER:
             beat = HeartbeatData(client.client_id, _producers(settings.publishing.topics))

@@ -20,7 +20,11 @@ class Call:
         self.path = ""
         self.metadata = {"x-mq-client-id": client_id}
         self.connection = SimpleNamespace(
-            remote_address="192.0.2.1:5", local_address="192.0.2.7:8081", peer_ip="192.0.2.1"
+            remote_address="192.0.2.1:5",
+            local_address="192.0.2.7:8081",
+            peer_ip="192.0.2.1",
+            attributes={},
+            on_close=[],
         )
         self.deadline = None
         self.is_over = False

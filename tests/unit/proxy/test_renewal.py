@@ -6,7 +6,7 @@ from maxq.codes import LanguageCode, RequestCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.proxy.brokers import NotKnownYet
 from maxq.proxy.handles import ReceiptHandle
-from tests.unit.proxy.services_world import World
+from tests.unit.proxy.services_world import Call, World
 
 
 async def _looked(world: World) -> None:
@@ -30,8 +30,8 @@ async def test_a_group_that_is_not_known_now_does_not_end_the_renewals() -> None
     world.brokers.group = group  # type: ignore[method-assign]
     clients, renewal = world.services.clients, world.services.renewal
     old, new = (
-        clients.enter("c1", "", "192.0.2.1:5", LanguageCode.GO),
-        clients.enter("c2", "", "192.0.2.1:6", LanguageCode.GO),
+        clients.enter("c1", "", Call("c1").connection, LanguageCode.GO),
+        clients.enter("c2", "", Call("c2").connection, LanguageCode.GO),
     )
     old.used_at = new.used_at = asyncio.get_running_loop().time()
     renewal.keep(old, "orders", "g", ReceiptHandle.decode(world.handle), 0)
