@@ -45,6 +45,7 @@ class Receipts:
             raise CallRefusedError(pb.Code.INTERNAL_SERVER_ERROR, "ack message result is empty")
         check_parts(len(entries))
         client = context.client
+        self._renewal.wait_for(client, group, (entry.receipt_handle for entry in entries))
         now_ms, is_one = self._clock.wall_ms(), len(entries) == 1
         answer = _AckAnswer(context, entries, len(entries))
         together: dict[str, dict[int, ReceiptHandle]] = {}
@@ -71,6 +72,7 @@ class Receipts:
         invisible_ms = milliseconds(request.invisible_duration)
         check_invisible_ms(invisible_ms, 0, self._config())
         client = context.client
+        self._renewal.wait_for(client, group, [request.receipt_handle])
         handle = self.valid(self._renewal.take(client, group, request.receipt_handle))
         replied = context.guarded(self._changed, context, handle)
         ask_to_change(client, handle, topic, group, invisible_ms, replied, suspend=request.suspend)
@@ -86,6 +88,7 @@ class Receipts:
         """Put a message into its group's dead letters, and acknowledge it."""
         topic, group = topic_name(request.topic), group_name(request.group)
         client = context.client
+        self._renewal.wait_for(client, group, [request.receipt_handle])
         handle = self.valid(self._renewal.take(client, group, request.receipt_handle))
         told = context.guarded(self._forwarded, context)
         ask_to_forward(client, handle, topic, group, request.message_id, told)

@@ -10,7 +10,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class _Receipt:
     attempts: int  # how often the message had been delivered before
     renewals: int = 0
     failures: int = 0  # in a row
-    is_asked: bool = False
+    asked: asyncio.Future[None] | None = None  # done when the broker has answered; None: nothing is asked
 
 
 class Renewal:
@@ -97,6 +97,21 @@ class Renewal:
         if len(receipts) < _MOST_OF_CLIENT:
             receipts[group, str(handle)] = _Receipt(topic, group, handle, self._clock.wall_ms(), attempts)
 
+    def wait_for(self, client: Client, group: str, handles: Iterable[str]) -> None:
+        """Let a call wait that uses one of these handles while it is being renewed: its broker would not find the
+        message by the old one.
+
+        Raises:
+            NotKnownYet: the call is to be served again.
+        """
+        receipts = self._of_client.get(client)
+        if receipts is None:
+            return
+        for handle in handles:
+            receipt = receipts.get((group, handle))
+            if receipt is not None and receipt.asked is not None:
+                raise NotKnownYet(asyncio.shield(receipt.asked))
+
     def take(self, client: Client, group: str, handle: str) -> str:
         """Return the present handle for the one that a client was given, and renew it no more."""
         receipts = self._of_client.get(client)
@@ -123,7 +138,7 @@ class Renewal:
         soon_ms = now_ms + config.renew_ahead_time_millis
         for client, receipts in list(self._of_client.items()):
             for key, receipt in list(receipts.items()):
-                if receipt.handle.visible_again_ms <= soon_ms and not receipt.is_asked:
+                if receipt.handle.visible_again_ms <= soon_ms and receipt.asked is None:
                     try:
                         self._renew(client, key, receipt, now_ms, config)
                     except NotKnownYet:
@@ -139,7 +154,7 @@ class Renewal:
             log.warning("the receipt of a message of %s could not be renewed, given up: %s", client, receipt.handle)
             self._forget(client, key)
         elif now_ms - receipt.since_ms < config.renew_max_time_millis:
-            receipt.is_asked = True
+            receipt.asked = asyncio.get_running_loop().create_future()
             delay_ms = _DELAYS_MS[min(receipt.renewals, len(_DELAYS_MS) - 1)]
             self._hide(client, receipt, delay_ms, partial(self._renewed, client, key, receipt))
         else:
@@ -158,7 +173,9 @@ class Renewal:
             on_reply(None)
 
     def _renewed(self, client: Client, key: tuple[str, str], receipt: _Receipt, reply: RemotingCommand | None) -> None:
-        receipt.is_asked = False
+        asked, receipt.asked = receipt.asked, None
+        if asked is not None:
+            asked.set_result(None)
         try:
             receipt.handle = changed_handle(receipt.handle, reply)
         except CallRefusedError as error:

@@ -2,8 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from maxq.codes import LanguageCode, RequestCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.grpc import messages as pb
 from maxq.proxy.brokers import NotKnownYet
 from maxq.proxy.handles import ReceiptHandle
 from tests.unit.proxy.services_world import Call, World
@@ -45,4 +49,32 @@ async def test_a_group_that_is_not_known_now_does_not_end_the_renewals() -> None
     await _looked(world)
     assert [command.code for command, _ in world.brokers.requests] == [RequestCode.CHANGE_MESSAGE_INVISIBLETIME] * 2
     assert world.brokers.requests[1][0].ext["invisibleTime"] == "10000"  # by the group's policy
+    world.services.stop()
+
+
+@pytest.mark.parametrize("is_renewed", [True, False])
+async def test_what_uses_a_receipt_waits_while_it_is_renewed(is_renewed: bool) -> None:
+    world = World()
+    client = world.services.clients.enter("c1", "", Call("c1").connection, LanguageCode.GO)
+    client.used_at = asyncio.get_running_loop().time()
+    given = world.handle
+    world.services.renewal.keep(client, "orders", "g", ReceiptHandle.decode(given), 0)
+    world.clock.now_ms += 55_000
+    world.services.renewal._look()
+    names = {"topic": pb.Resource(name="orders"), "group": pb.Resource(name="g")}
+    call = world.call("AckMessage", pb.AckMessageRequest(**names, entries=[pb.AckMessageEntry(receipt_handle=given)]))
+    change = pb.ChangeInvisibleDurationRequest(**names, receipt_handle=given, invisible_duration=pb.Duration(seconds=9))
+    world.call("ChangeInvisibleDuration", change)
+    forward = pb.ForwardMessageToDeadLetterQueueRequest(**names, receipt_handle=given, message_id="m")
+    world.call("ForwardMessageToDeadLetterQueue", forward)
+    ((_, on_reply),) = world.brokers.requests
+    on_reply(world.changed() if is_renewed else None)
+    await asyncio.sleep(0.01)
+    acked, on_acked = world.brokers.requests[1]
+    assert acked.code == RequestCode.ACK_MESSAGE
+    now = world.clock.now_ms
+    assert acked.ext["extraInfo"] == (f"5 {now} 60000 0 0 b 0 5" if is_renewed else given[: -len(" 77")])
+    on_acked(RemotingCommand(0))
+    assert pb.AckMessageResponse.FromString(call.answers[0]).status.code == pb.Code.OK
+    assert len(world.brokers.requests) == 4
     world.services.stop()
