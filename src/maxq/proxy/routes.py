@@ -16,7 +16,7 @@ from maxq.protocol.grpc import messages as pb
 from maxq.proxy.brokers import Brokers, TopicView
 from maxq.proxy.context import AccessRules, Context
 from maxq.proxy.statuses import OK, CallRefusedError
-from maxq.proxy.validation import group_name, topic_name
+from maxq.proxy.validation import check_endpoints, group_name, topic_name
 from maxq.remoting.client import split_address
 
 _ANY_QUEUE: Final = -1
@@ -34,6 +34,8 @@ class Routes:
 
     def query_route(self, context: Context, request: pb.QueryRouteRequest) -> None:
         """Tell all queues of a topic, and what may be sent to them."""
+        check_endpoints(request.endpoints)
+        request.DiscardUnknownFields()  # which would be told back with each queue
         view = self._view(context, topic_name(request.topic))
         types = _TYPES.get(view.message_type, _UNSPECIFIED)
         queues = []
@@ -54,6 +56,8 @@ class Routes:
     def query_assignment(self, context: Context, request: pb.QueryAssignmentRequest) -> None:
         """Tell a push consumer of which queues to ask for messages: of a broker's queues in sum, one by one if the
         group consumes in order."""
+        check_endpoints(request.endpoints)
+        request.DiscardUnknownFields()  # which would be told back with each queue
         topic, group = topic_name(request.topic), group_name(request.group)
         view = self._view(context, topic)
         settings = self._brokers.group(group)

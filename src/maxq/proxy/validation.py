@@ -15,6 +15,8 @@ from maxq.proxy.statuses import CallRefusedError
 REQUEST_BYTES_MAX: Final = 256 * 1024  # of all requests and commands but those that send messages
 
 _PARTS_MAX: Final = 1024  # messages to send, or to acknowledge, of one call
+_ADDRESSES_MAX: Final = 16
+_HOST_BYTES_MAX: Final = 255
 _TOPIC_LENGTH_MAX: Final = 127
 _GROUP_LENGTH_MAX: Final = 120
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
@@ -72,6 +74,21 @@ def _illegal(kind: str, name: str, longest: int) -> str:
     if not _LEGAL(name):
         return f"the specified {kind}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     return ""
+
+
+def check_endpoints(endpoints: pb.Endpoints) -> None:
+    """Raise CallRefusedError, ILLEGAL_ACCESS_POINT, unless a client may say that it has used these addresses. They are
+    told back with each queue."""
+    count = len(endpoints.addresses)
+    if count > _ADDRESSES_MAX:
+        why = f"{count} addresses in endpoints, at most {_ADDRESSES_MAX}"
+        raise CallRefusedError(pb.Code.ILLEGAL_ACCESS_POINT, why)
+    for address in endpoints.addresses:
+        size = len(address.host.encode())
+        if size > _HOST_BYTES_MAX:
+            raise CallRefusedError(
+                pb.Code.ILLEGAL_ACCESS_POINT, f"a host of {size} bytes in endpoints, at most {_HOST_BYTES_MAX}"
+            )
 
 
 def check_parts(count: int) -> None:

@@ -9,10 +9,11 @@ import pytest
 from maxq.codes import RequestCode
 from maxq.config.proxy_config import ProxyConfig
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
+from maxq.protocol.body.route import MASTER_ID, BrokerData, QueueData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.grpc import messages as pb
-from maxq.proxy.brokers import TopicView
+from maxq.proxy.brokers import TopicView, topic_view
 from maxq.proxy.clients import Client
 from maxq.proxy.handles import ReceiptHandle
 from maxq.proxy.services import SERVICE, Services
@@ -186,3 +187,31 @@ async def test_a_client_is_not_answered_for_by_another(world: _World) -> None:
         received(pb.TelemetryCommand(thread_stack_trace=trace).SerializeToString())
     told = ConsumerRunningInfo.decode((await asking).body_bytes)
     assert told.jstack == "t" * (1 << 18)
+
+
+@pytest.mark.parametrize(
+    "addresses", [[pb.Address(host="h", port=1)] * 17, [pb.Address(host="é" * 128, port=1)]], ids=["many", "long"]
+)
+async def test_large_endpoints_are_not_told_back(world: _World, addresses: list[pb.Address]) -> None:
+    endpoints = pb.Endpoints(scheme=pb.AddressScheme.DOMAIN_NAME, addresses=addresses)
+    group = pb.Resource(name="g")
+    for name, request, answer_type in (
+        ("QueryRoute", pb.QueryRouteRequest(topic=_TOPIC, endpoints=endpoints), pb.QueryRouteResponse),
+        (
+            "QueryAssignment",
+            pb.QueryAssignmentRequest(topic=_TOPIC, group=group, endpoints=endpoints),
+            pb.QueryAssignmentResponse,
+        ),
+    ):
+        answer: Any = answer_type.FromString(world.call(name, request).sent[0])
+        assert answer.status.code == pb.Code.ILLEGAL_ACCESS_POINT
+
+
+async def test_fields_that_are_not_known_are_not_told_back(world: _World) -> None:
+    queues, brokers = [QueueData("b", 1, 1, 6, 0)], [BrokerData("c", "b", {MASTER_ID: "192.0.2.9:1"})]
+    world.view = topic_view("orders", "NORMAL", queues, brokers)
+    unknown = b"\xfa\x3f\x04fill"  # field 127
+    endpoints = pb.Endpoints.FromString(pb.Endpoints(addresses=[pb.Address(host="h")]).SerializeToString() + unknown)
+    topic = pb.Resource.FromString(_TOPIC.SerializeToString() + unknown)
+    call = world.call("QueryRoute", pb.QueryRouteRequest(topic=topic, endpoints=endpoints))
+    assert b"orders" in call.sent[0] and b"fill" not in call.sent[0]
