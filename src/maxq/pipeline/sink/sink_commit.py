@@ -284,7 +284,10 @@ def find_coordinator(
         remedy = "the application's coordinator: start it, or name another with the option coordinator if it is gone"
         known = _known(brokers, brokers.names(staged | noted, remedy), name)
         found = _decided(known)
-    _refuse_if_gone(known, found, name)
+    if _delivered_undecided(known, found, name):  # or another run decided, and delivered, between two of the answers
+        known = _known(brokers, list(known), name)
+        found = _decided(known)
+        _refuse_if_gone(known, found, name)
     if found is not None:
         if name.comes_again and name.batch_id == 0:  # a broker that knows no earlier batch refuses later ones
             for broker in sorted(broker for broker, ext in known.items() if "coordinator" not in ext):
@@ -329,6 +332,14 @@ def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
     return None if last is None else Coordinator(last, batches[last])
 
 
+def _delivered_undecided(known: Mapping[str, Mapping[str, str]], found: Coordinator | None, name: BatchName) -> str:
+    """Return the broker that has delivered a part of a batch whose decision is gone; empty if there is none."""
+    last = -1 if found is None or found.last_batch is None else found.last_batch
+    delivered = {broker: int(ext["delivered"]) for broker, ext in known.items() if "delivered" in ext}
+    broker = max(delivered, key=lambda broker: delivered[broker], default="")
+    return broker if broker and delivered[broker] > last and delivered[broker] >= name.batch_id else ""
+
+
 def _refuse_if_gone(known: Mapping[str, Mapping[str, str]], found: Coordinator | None, name: BatchName) -> None:
     """Refuse a batch of which a part was delivered, and whose decision is gone: with another decision, rows of both
     would be in the topics.
@@ -336,12 +347,10 @@ def _refuse_if_gone(known: Mapping[str, Mapping[str, str]], found: Coordinator |
     Raises:
         PipelineError: that is so; names the broker that delivered.
     """
-    last = -1 if found is None or found.last_batch is None else found.last_batch
-    delivered = {broker: int(ext["delivered"]) for broker, ext in known.items() if "delivered" in ext}
-    broker = max(delivered, key=lambda broker: delivered[broker], default="")
-    if broker and delivered[broker] > last and delivered[broker] >= name.batch_id:
+    if broker := _delivered_undecided(known, found, name):
+        batch = known[broker]["delivered"]
         raise PipelineError(
-            f"broker {broker} has delivered a part of batch {delivered[broker]} of application {name.application}, "
+            f"broker {broker} has delivered a part of batch {batch} of application {name.application}, "
             "and no broker has the decision about that batch: its coordinator has lost it, as it may with asynchronous "
             "replication, or is another one than before. Nothing of this run was written. Look for the batch's rows in "
             "the topic, and go on with another applicationId"

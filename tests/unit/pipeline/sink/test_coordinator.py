@@ -117,6 +117,22 @@ def test_a_batch_of_which_a_part_was_delivered_is_not_decided_again_when_its_dec
     assert cluster.find(BatchName("app", 4)) == Coordinator("a", 4)
 
 
+def test_a_decision_that_another_run_makes_between_two_answers_is_not_taken_for_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster("a", "b")
+    cluster.ledgers = {"a": {"coordinator": "a", "batch": "3"}, "b": {"coordinator": "a"}}
+    ask = cluster.ask
+
+    def ask_slowly(broker: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
+        answer = ask(broker, code, ext, body)
+        cluster.ledgers = {"a": {"coordinator": "a", "batch": "4"}, "b": {"coordinator": "a", "delivered": "4"}}
+        return answer
+
+    monkeypatch.setattr(cluster, "ask", ask_slowly)
+    assert cluster.find(BatchName("app", 4)) == Coordinator("a", 4)
+
+
 def test_two_runs_that_began_at_once_with_different_coordinators_are_refused() -> None:
     cluster = Cluster("a", "b")
     cluster.ledgers = {"a": {}, "b": {}}
