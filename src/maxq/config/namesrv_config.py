@@ -16,7 +16,7 @@ class NamesrvConfig(SettingsTable):
     config_store_path: str = setting(
         "",
         "File that live updates are written to: the one of `--config`; without it `namesrv/namesrv.properties` in the "
-        "user's home, which a start without `--config` reads.",
+        "user's home, of which a start without `--config` takes the settings that are live.",
     )
     order_message_enable: bool = setting(False, "Add the order configuration of a topic to its route.", live=True)
     return_order_topic_config_to_broker: bool = setting(

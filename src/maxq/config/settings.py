@@ -94,10 +94,7 @@ class Settings:
     def check(self, mapping: Mapping[str, str], *, source: str = "live update") -> list[Change]:
         """Return what `update` would change, or raise its error; nothing changes. A caller can so write the file
         first."""
-        rows: dict[str, list[Setting]] = {}
-        for config in self.configs():
-            for row in settings_of(type(config)):
-                rows.setdefault(row.name, []).append(row)
+        rows = self._rows()
         now = self.snapshot(secrets=True)
         black_list = self._black_list()
         changes, refused, reasons = [], [], []
@@ -118,6 +115,23 @@ class Settings:
         if refused:
             raise ConfigUpdateRefusedError("; ".join(reasons) + "; nothing was changed", tuple(refused))
         return changes
+
+    def changeable(self, mapping: Mapping[str, str]) -> dict[str, str]:
+        """Return what `mapping` says of settings that a running server may change."""
+        rows, black_list = self._rows(), self._black_list()
+        return {
+            name: text
+            for name, text in mapping.items()
+            if name in rows and not self._refusal(rows[name], black_list, "")
+        }
+
+    def _rows(self) -> dict[str, list[Setting]]:
+        """Return the settings by name; several classes may have one of the same name."""
+        rows: dict[str, list[Setting]] = {}
+        for config in self.configs():
+            for row in settings_of(type(config)):
+                rows.setdefault(row.name, []).append(row)
+        return rows
 
     def _black_list(self) -> set[str]:
         return {name.strip() for name in self.snapshot().get("configBlackList", "").split(";") if name.strip()}

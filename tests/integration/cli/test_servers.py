@@ -257,6 +257,9 @@ def test_what_was_changed_of_a_name_server_without_a_settings_file_is_there_when
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "namesrv").mkdir()
+    # as a Java name server leaves it
+    (tmp_path / "namesrv/namesrv.properties").write_text("bindAddress=192.0.2.1\nlistenPort=1\nproductEnvName=center\n")
     command = ["namesrv", "-p", str(free_port_base())]
     address, changed = f"127.0.0.1:{command[-1]}", ("-k", "scanNotActiveBrokerInterval", "-v", "4321")
     for start in range(2):

@@ -152,7 +152,10 @@ def namesrv(
     host = system_host()
     changed = Path(namesrv_on(NamesrvSettings(), host).namesrv.config_store_path)
     own = conf or (changed if changed.exists() else None)
-    settings, warnings = NamesrvSettings.from_properties(_file_properties(own, "configStorePath"), source=f"file {own}")
+    file = _file_properties(own, "configStorePath")
+    if conf is None:  # a Java name server writes all its settings there, also on which address it listened
+        file = NamesrvSettings().changeable(file)
+    settings, warnings = NamesrvSettings.from_properties(file, source=f"file {own}")
     if port is not None:
         settings, _ = settings.overlay({"listenPort": str(port)}, source="-p")
     warn(warnings)
