@@ -28,7 +28,7 @@ from maxq.proxy.routes import Routes
 from maxq.proxy.statuses import CallRefusedError, status_of_error
 from maxq.proxy.telemetry import Telemetry
 from maxq.proxy.transactions import Transactions
-from maxq.proxy.validation import REQUEST_BYTES_MAX, is_legal_topic
+from maxq.proxy.validation import REQUEST_BYTES_MAX, check_fields, is_legal_topic
 from maxq.remoting.endpoint import RemotingEndpoint
 from maxq.remoting.grpc.calls import Call, GrpcStatus, Streaming, Unary
 from maxq.remoting.grpc.health import HEALTH_SERVICE, Health
@@ -127,6 +127,8 @@ class Services:
             try:
                 user = "" if self._rules is None else user_of(call, self._rules)
                 context = Context(call, answer_type, clients, user)
+                if bytes_max is None:
+                    check_fields(message)
                 serve(context, decode(message))
             except NotKnownYet as wait:
                 self._keep(handle_later(wait.ready, call, message))

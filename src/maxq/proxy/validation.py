@@ -15,6 +15,7 @@ from maxq.proxy.statuses import CallRefusedError
 REQUEST_BYTES_MAX: Final = 256 * 1024  # of all requests and commands but those that send messages
 
 _PARTS_MAX: Final = 1024  # messages to send, or to acknowledge, of one call
+_FIXED_BYTES: Final = {1: 8, 5: 4}  # of fields of protobuf, by wire type
 _ADDRESSES_MAX: Final = 16
 _HOST_BYTES_MAX: Final = 255
 _TOPIC_LENGTH_MAX: Final = 127
@@ -95,6 +96,37 @@ def check_parts(count: int) -> None:
     """Raise CallRefusedError, BAD_REQUEST, unless one call may send or acknowledge so many messages."""
     if count > _PARTS_MAX:
         raise CallRefusedError(pb.Code.BAD_REQUEST, f"{count} messages in one call, at most {_PARTS_MAX}")
+
+
+def check_fields(data: bytes) -> None:
+    """Raise CallRefusedError, BAD_REQUEST, if an encoded request has more fields of its own than one call may have
+    messages: millions of empty ones take a second to decode. What is not whole is left to who decodes it."""
+    position, end, count = 0, len(data), 0
+    while position < end:
+        count += 1
+        if count > _PARTS_MAX:
+            raise CallRefusedError(pb.Code.BAD_REQUEST, f"more than {_PARTS_MAX} messages in one call")
+        tag, position = _varint(data, position)
+        wire_type = tag & 7
+        if wire_type in (0, 2):
+            value, position = _varint(data, position)
+            position += value if wire_type == 2 else 0
+        else:
+            position += _FIXED_BYTES.get(wire_type, 0)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return a number, and where it ends; one that is not whole ends with the data."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    return 0, len(data)
 
 
 def has_control_character(text: str) -> bool:

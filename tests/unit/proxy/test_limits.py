@@ -17,6 +17,8 @@ from maxq.proxy.brokers import TopicView, topic_view
 from maxq.proxy.clients import Client
 from maxq.proxy.handles import ReceiptHandle
 from maxq.proxy.services import SERVICE, Services
+from maxq.proxy.statuses import CallRefusedError
+from maxq.proxy.validation import check_fields
 from maxq.remoting.grpc.calls import GrpcStatus
 
 _TOPIC = pb.Resource(name="orders")
@@ -215,3 +217,16 @@ async def test_fields_that_are_not_known_are_not_told_back(world: _World) -> Non
     topic = pb.Resource.FromString(_TOPIC.SerializeToString() + unknown)
     call = world.call("QueryRoute", pb.QueryRouteRequest(topic=topic, endpoints=endpoints))
     assert b"orders" in call.sent[0] and b"fill" not in call.sent[0]
+
+
+@pytest.mark.parametrize("field", [b"\x0a\x00", b"\x12\x00", b"\x0b", b"\x08\x80\x01", b"\x0d1234", b"\x0912345678"])
+def test_parts_are_counted_before_they_are_decoded(field: bytes) -> None:
+    message = b"\x0a\x80\x01" + bytes(128)
+    check_fields(message + field * 1023)
+    with pytest.raises(CallRefusedError):
+        check_fields(message + field * 1024)
+
+
+def test_what_is_not_whole_is_left_to_who_decodes_it() -> None:
+    for data in (b"", b"\x0a", b"\x0a\x80", b"\x0a\x05", b"\x80", b"\x0f", b"\x08", b"\x0a" + b"\xff" * 2000):
+        check_fields(data)
