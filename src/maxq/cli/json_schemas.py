@@ -131,7 +131,7 @@ _ADMIN: Final[dict[str, Schema]] = {
     # groups and connections
     "updateSubGroup": on_brokers(group=GROUP_CONFIG),
     "updateSubGroupList": on_brokers(groups=WHOLE),
-    "deleteSubGroup": done(brokers=TEXTS),
+    "deleteSubGroup": on_brokers(),
     "getConsumerConfig": rows(cluster=TEXT, brokerName=TEXT, **_GROUP_MEMBERS),
     "consumerProgress": array(
         {

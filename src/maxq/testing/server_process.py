@@ -135,7 +135,7 @@ class StandaloneProcess(ServerProcess):
     """`maxq standalone` as a child, on a temporary store unless told otherwise.
 
     Args:
-        settings: broker properties for --set.
+        settings: broker properties for --set. Without grpcServerPort it has no port for gRPC clients.
         folder: where store, log and ready file go; None is a temporary one, deleted at the end.
         namesrv_port, broker_port: 0 takes free ones, which stay the same when it is started again.
     """
@@ -149,7 +149,7 @@ class StandaloneProcess(ServerProcess):
         broker_port: int = 0,
     ) -> None:
         super().__init__("standalone", folder or Path(tempfile.mkdtemp(prefix="maxq-")), ())
-        self._settings = dict(settings or {})
+        self._settings = {"grpcServerPort": "0", **(settings or {})}
         self._temporary = folder is None
         self._ports = (namesrv_port, broker_port)
 

@@ -163,6 +163,7 @@ ENDLESS: Final = """
 standalone --store {folder}/standalone --namesrv-port 0 --broker-port 0
 namesrv -p 0
 broker -n {namesrv} --set listenPort=0 --set storePathRootDir={folder}/broker
+proxy -n {namesrv} --port {free_port}
 dledger --group g --id n0 --peers n0-127.0.0.1:{free_port} --base-dir {folder}/dledger
 tail Every
 consume Every --group G_every_reads

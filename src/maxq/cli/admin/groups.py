@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, change_each, command
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, change_each, command
 from maxq.cli.admin.topics import read_json_list
 from maxq.cli.admin.values import is_true, version_name
 from maxq.cli.help_pages import CommandApp
@@ -113,18 +113,13 @@ async def delete_sub_group(
 ) -> Report:
     """Delete a consumer group; with -c its retry and dead-letter topics too, if no broker failed."""
     clean = is_true("-r", remove_offset)
-    if cluster is None:
-        (target,) = await addresses(admin, broker, cluster)
-        await admin.groups.delete(target, group, clean_offset=clean)
-        return done_report(f"delete subscription group [{group}] from broker [{target}] success.", brokers=[target])
     done = await change_each(
         admin, broker, cluster, lambda target: admin.groups.delete(target, group, clean_offset=clean)
     )
-    if not done.failures:  # a broker that still has the group may need them
+    if cluster is not None and not done.failures:  # a broker that still has the group may need them
         await admin.groups.delete_topics(group, cluster)
-    return done.report(
-        lambda target: f"delete subscription group [{group}] from broker [{target}] in cluster [{cluster}] success."
-    )
+    place = "" if cluster is None else f" in cluster [{cluster}]"
+    return done.report(lambda target: f"delete subscription group [{group}] from broker [{target}]{place} success.")
 
 
 @command(app, "getConsumerConfig")

@@ -26,7 +26,7 @@ from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import config_of
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
-from tests.unit.store.stores import delete_topics, message, opened, small_config
+from tests.unit.store.stores import delete_topics, message, new_store, small_config
 from tests.unit.store_tools.golden_stores import STORES, expected
 
 
@@ -109,11 +109,18 @@ def test_a_second_run_gives_the_same(tmp_path: Path) -> None:
     assert first == second
 
 
+def opened_with_batches(config: MessageStoreConfig) -> MessageStore:
+    """Open a store whose topic Batch has queue.type=BatchCQ."""
+    store = new_store(config)
+    store.queues.is_batch_topic = {"Batch": True}.get
+    store.load()
+    return store
+
+
 def store_with_empty_queues(tmp_path: Path) -> MessageStoreConfig:
     """Make a store with two queues whose five messages have expired; the inventory alone has their numbers."""
     config = small_config(tmp_path)
-    store = opened(config)
-    store.queues.topic_write_state("Batch").has_batch_queues = True
+    store = opened_with_batches(config)
     for _ in range(5):
         store.put_message(message("Old"))
         store.put_message(message("Batch"))
@@ -127,7 +134,7 @@ def store_with_empty_queues(tmp_path: Path) -> MessageStoreConfig:
     store.queues.empty(queue)
     store.close()
     shutil.rmtree(tmp_path / "batchconsumequeue")
-    opened(config).close()
+    opened_with_batches(config).close()
     (tmp_path / "broker.conf").write_text(
         "".join(f"{name}={value}\n" for name, value in (
             ("mappedFileSizeCommitLog", config.mapped_file_size_commit_log),
@@ -140,9 +147,8 @@ def store_with_empty_queues(tmp_path: Path) -> MessageStoreConfig:
 
 
 def put_behind_the_empty_ones(config: MessageStoreConfig) -> MessageStore:
-    store = opened(config)
+    store = opened_with_batches(config)
     assert store.put_message(message("Old")).queue_offset == 5
-    store.queues.topic_write_state("Batch").has_batch_queues = True
     assert store.put_message(message("Batch")).queue_offset == 5
     return store
 
