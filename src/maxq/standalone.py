@@ -25,7 +25,6 @@ from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import EVERYWHERE, broker_on, has_access_control, is_loopback
 from maxq.config.loader import texts
 from maxq.config.properties import parse_properties
-from maxq.config.settings import DEFAULT_GRPC_PORT
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
@@ -80,6 +79,9 @@ class StandaloneServer:
         file_settings: the same from a settings file, which `settings` come before; brokerConfigPath names the file.
         grpc_port: for clients of RocketMQ 5.x; 0 takes a free one, None opens none unless grpcServerPort is set.
 
+    Attributes:
+        needs_grpc: False: it starts without a port for gRPC clients if `grpc_port` is taken.
+
     Raises:
         ConfigError: a setting is wrong.
         AddressRefusedError: `host` is not an address of this machine.
@@ -115,6 +117,7 @@ class StandaloneServer:
         self._rng = rng
         self._given = (store, namesrv_port, broker_port, given)
         self._grpc_port = grpc_port
+        self.needs_grpc = True
         self._settings, self.warnings = self._choose_ports()
         self.store = Path(self._settings.store.store_path_root_dir)
         self._namesrv: NamesrvController | None = None
@@ -192,7 +195,10 @@ class StandaloneServer:
                 await self._start()
                 return
             except MaxQError as error:
-                if not tries_left or 0 not in (*self._given[1:3], self._grpc_port) or not _is_of_a_taken_port(error):
+                grpc_port = self._settings.proxy.grpc_server_port
+                if not self.needs_grpc and isinstance(error, PortInUseError) and error.port == grpc_port:
+                    self._grpc_port = None
+                elif not tries_left or 0 not in (*self._given[1:3], self._grpc_port) or not _is_of_a_taken_port(error):
                     raise
                 self._settings, self.warnings = self._choose_ports()
 
@@ -415,14 +421,6 @@ def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
         port = low + rng.below(high - low)
         if not any(_is_taken(host, port + offset) for offset in (0, *offsets)):
             return port
-
-
-def grpc_port_if_free(host: str) -> int | None:
-    """Return RocketMQ's port for gRPC clients; None if another process has it."""
-    with contextlib.suppress(OSError):  # the host is no address of this machine, which the start says
-        if _is_taken(host, DEFAULT_GRPC_PORT):
-            return None
-    return DEFAULT_GRPC_PORT
 
 
 def _is_taken(host: str, port: int) -> bool:

@@ -52,6 +52,26 @@ def running(*arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
                 process.wait()
 
 
+def test_the_port_of_grpc_clients_is_opened_unless_another_program_has_it(tmp_path: Path) -> None:
+    """8081 is RocketMQ's; a server for which nobody has chosen a port starts without it if it is taken."""
+    with socket.socket() as other:
+        with suppress(OSError):  # another program has it already
+            other.bind(("127.0.0.1", 8081))
+            other.listen()
+        ready, log = tmp_path / "ready", tmp_path / "log"
+        ports = ("--namesrv-port", "0", "--broker-port", "0")
+        arguments = ("standalone", "--store", str(tmp_path / "store"), *ports, "--ready-file", str(ready))
+        with running(*arguments, log=log) as process:
+            wait_until(lambda: ready.exists() or process.poll() is not None, "ready")
+            assert ready.exists(), log.read_text()
+            assert facts_of(log.read_text())["gRPC"] == "none: port 8081 is taken; --grpc-port chooses another one"
+        chosen = ("standalone", "--store", str(tmp_path / "other"), *ports, "--grpc-port", "0", "--ready-file")
+        with running(*chosen, str(tmp_path / "ready2"), log=log) as process:
+            wait_until(lambda: (tmp_path / "ready2").exists() or process.poll() is not None, "ready")
+            host, _, port = facts_of(log.read_text())["gRPC"].rpartition(":")
+            socket.create_connection((host, int(port)), 5).close()
+
+
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_service_manager_is_told_when_clients_can_connect_and_when_the_server_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None

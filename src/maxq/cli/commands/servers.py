@@ -91,7 +91,7 @@ def standalone(
 ) -> None:
     """Name server and broker in one process: cluster DefaultCluster, broker broker-a, unless a settings file or --set
     says otherwise. Options come before the file."""
-    from maxq.standalone import StandaloneServer, grpc_port_if_free
+    from maxq.standalone import StandaloneServer
 
     started = time.monotonic()
     configure_logging(verbose)
@@ -107,19 +107,19 @@ def standalone(
     if file.pop("namesrvAddr", ""):
         warn([f"{_named(conf)}: namesrvAddr is not used: maxq standalone has a name server of its own"])
     given = split_assignments(set_ or ())
-    no_grpc = ""
-    if grpc_port is None and not (given.keys() | file.keys()) & {"grpcServerPort"}:
-        grpc_port = grpc_port_if_free(given.get("bindAddress") or file.get("bindAddress") or host)
-        if grpc_port is None:
-            no_grpc = f"none: port {DEFAULT_GRPC_PORT} is taken; --grpc-port chooses another one"
+    takes_default = grpc_port is None and not (given.keys() | file.keys()) & {"grpcServerPort"}
+    if takes_default:
+        grpc_port = DEFAULT_GRPC_PORT
     server = StandaloneServer(
         store, host, namesrv_port, broker_port, given, file_settings=file, grpc_port=grpc_port, **_environment()
     )
+    server.needs_grpc = not takes_default
     warn(server.warnings)
 
     def ready() -> Ready:
         facts = {"name server": server.namesrv_address, "broker": server.broker_address}
-        facts |= {"gRPC": server.grpc_address or no_grpc or "none", "store": str(server.store)}
+        taken = f"none: port {DEFAULT_GRPC_PORT} is taken; --grpc-port chooses another one"
+        facts |= {"gRPC": server.grpc_address or (taken if takes_default else "none"), "store": str(server.store)}
         if not is_loopback(server.bind_address):
             facts |= where_it_listens(server.bind_address, server.is_guarded)
         return Ready("standalone", server.broker_name, time.monotonic() - started, facts)
