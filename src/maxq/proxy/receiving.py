@@ -175,6 +175,7 @@ class Receiving:
     def _found(self, pop: _Pop, reply: RemotingCommand) -> None:
         call = pop.context.call
         answers = [_OK_ANSWER]
+        kept: list[tuple[Client, str]] = []
         for message in self._messages(pop, reply):
             if not self._is_for(pop, message):
                 continue
@@ -187,12 +188,20 @@ class Receiving:
                 handle = ReceiptHandle.decode(message.handle)
                 client = pop.context.client  # entered again if it was forgotten meanwhile
                 self._renewal.keep(client, pop.topic, pop.group, handle, message.reconsume_times)
+                kept.append((client, str(handle)))
         if len(answers) == 1:
             self._end(pop.context, status(pb.Code.MESSAGE_NOT_FOUND, "no match message"))
             return
+        if kept:
+            call.on_lost = lambda: self._lost(pop.group, kept)
         for answer in answers:
             call.send(answer)
         self._finish(pop.context)
+
+    def _lost(self, group: str, kept: list[tuple[Client, str]]) -> None:
+        """Let others have the messages of an answer soon that its client did not get."""
+        for client, handle in kept:
+            self._renewal.give_back(client, group, handle, _NACK_MS)
 
     def _messages(self, pop: _Pop, reply: RemotingCommand) -> list[Popped]:
         """Return the messages of a pop for its consumer."""

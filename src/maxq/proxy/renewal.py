@@ -122,6 +122,15 @@ class Renewal:
             del self._of_client[client]
         return str(receipt.handle)
 
+    def give_back(self, client: Client, group: str, handle: str, invisible_ms: int) -> None:
+        """Let others have a message soon that its client did not get. Nothing happens if it is no longer renewed,
+        because the client has got it and answered."""
+        receipts = self._of_client.get(client)
+        receipt = None if receipts is None else receipts.get((group, handle))
+        if receipt is not None:
+            self._forget(client, (group, handle))
+            self._hide(client, receipt, invisible_ms, ignored)
+
     def holds(self, client: Client) -> bool:
         """Return whether a client has messages whose receipts are renewed."""
         return client in self._of_client

@@ -29,6 +29,7 @@ class Call:
         self.deadline = None
         self.is_over = False
         self.on_end: Callable[[], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
         self.answers: list[bytes] = []
 
     def answer(self, message: bytes) -> None:

@@ -8,6 +8,7 @@ from maxq.codes import LanguageCode, RequestCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.grpc import messages as pb
+from maxq.protocol.grpc.popped import Popped
 from maxq.proxy.brokers import NotKnownYet
 from maxq.proxy.handles import ReceiptHandle
 from tests.unit.proxy.services_world import Call, World
@@ -78,3 +79,24 @@ async def test_what_uses_a_receipt_waits_while_it_is_renewed(is_renewed: bool) -
     assert pb.AckMessageResponse.FromString(call.answers[0]).status.code == pb.Code.OK
     assert len(world.brokers.requests) == 4
     world.services.stop()
+
+
+async def test_messages_of_an_answer_that_its_client_did_not_get_are_given_to_others_soon() -> None:
+    world = World()
+    asked = pb.ReceiveMessageRequest(
+        group=pb.Resource(name="g"), message_queue=pb.MessageQueue(topic=pb.Resource(name="orders")),
+        filter_expression=pb.FilterExpression(type=pb.FilterType.TAG, expression="*"), auto_renew=True,
+    )  # fmt: skip
+    call = world.call("ReceiveMessage", asked)
+    _, on_reply = world.brokers.requests.pop()
+    handles = [world.handle, world.handle.replace(" 77", " 78")]
+    world.services.receiving._messages = lambda pop, reply: [Popped(b"", one, "m", "", 0) for one in handles]  # type: ignore[method-assign]
+    on_reply(RemotingCommand(0))
+    client = world.services.clients.find("c1", "")
+    assert client is not None
+    world.services.renewal.take(client, "g", handles[0])  # that one came, and its client acknowledged it
+    assert call.on_lost is not None
+    call.on_lost()
+    assert [command.code for command, _ in world.brokers.requests] == [RequestCode.CHANGE_MESSAGE_INVISIBLETIME]
+    assert world.brokers.requests[0][0].ext["invisibleTime"] == "1000"
+    assert not world.services.renewal.holds(client)

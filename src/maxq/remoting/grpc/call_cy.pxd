@@ -6,6 +6,7 @@ cdef class Call(Stream):
     cdef readonly object connection  # type: GrpcConnection
     cdef readonly bint is_over
     cdef public object on_end  # type: Callable[[], None] | None
+    cdef public object on_lost  # type: Callable[[], None] | None
     cdef double _deadline  # 0: there is none
     cdef GrpcChannel _channel
     cdef object _receiver
@@ -23,6 +24,8 @@ cdef class Call(Stream):
     cdef _received_message(self, bytes message, int compressed)
     cdef _unpacked(self, bytes message, int compressed)
     cdef _tell_end(self)
+    cdef _tell_lost(self)
+    cdef _tell(self, object told)
     cdef _drop_kept(self)
     cdef _give(self, object message)
     cdef _failed(self)

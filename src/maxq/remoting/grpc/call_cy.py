@@ -152,6 +152,7 @@ class Call(Stream):
         connection: where it came from.
         is_over: it was finished or cancelled, its deadline has passed, or its connection is gone. Nothing can be sent.
         on_end: is called once if the call is over without this side having finished it.
+        on_lost: is called once if answers are dropped that were sent, also after this side has finished the call.
         unsent: bytes of answers that wait for the peer.
     """
 
@@ -165,6 +166,7 @@ class Call(Stream):
         self.connection = channel.connection
         self.is_over = False
         self.on_end = None
+        self.on_lost = None
         self._deadline = 0
         self._receiver = None
         self._is_unary = True
@@ -222,7 +224,8 @@ class Call(Stream):
         if self._fits(message):
             self._put_message(message, 0)
         elif channel.failure and channel._is_held:
-            return  # the connection is being closed, and nothing that waits is ever sent
+            self._tell_lost()  # the connection is being closed, and nothing that waits is ever sent
+            return
         else:
             if not self._has_head:
                 self._has_head = True
@@ -329,6 +332,16 @@ class Call(Stream):
     def _tell_end(self):
         told: object = self.on_end
         self.on_end = None
+        self._tell(told)
+
+    @cython.cfunc
+    def _tell_lost(self):
+        told: object = self.on_lost
+        self.on_lost = None
+        self._tell(told)
+
+    @cython.cfunc
+    def _tell(self, told: object):
         if told is not None:
             try:
                 told()
@@ -563,6 +576,8 @@ class GrpcChannel(Http2Connection):
         if not call.is_over:
             call.is_over = True
             call._tell_end()
+        if call.unsent:
+            call._tell_lost()
         call._wake()
 
     @cython.cfunc

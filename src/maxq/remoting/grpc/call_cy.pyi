@@ -32,6 +32,7 @@ class Call(Stream):
     connection: GrpcConnection
     is_over: bool
     on_end: Callable[[], None] | None
+    on_lost: Callable[[], None] | None
     def __init__(self, request: Request, channel: GrpcChannel) -> None: ...
     @property
     def path(self) -> str: ...

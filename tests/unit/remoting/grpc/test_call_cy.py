@@ -407,6 +407,29 @@ def test_answers_that_wait_are_dropped_at_the_deadline(form: ModuleType) -> None
 
 
 @form
+def test_a_service_is_told_once_that_answers_are_lost_also_those_of_a_finished_call(form: ModuleType) -> None:
+    service = Service(form)
+    peer = Peer(form, service.methods, window=1005)
+    lost: list[int] = []
+    for stream in (1, 3, 5, 7):
+        peer.send(peer.call(stream, "/t/Wait", b""))
+        call = service.calls[-1]
+        call.on_lost = lambda number=stream: lost.append(number)
+        call.send(bytes(1000))
+        if stream != 1:
+            call.send(bytes(1000))
+        if stream != 7:
+            call.finish()
+    peer.send(reset(3))
+    assert lost == [3]
+    peer.channel.stop("does not answer")
+    service.calls[3].finish()
+    peer.channel.lost()
+    assert lost == [3, 5, 7]
+    assert service.ended == 0
+
+
+@form
 def test_a_client_that_keeps_to_its_windows_is_never_stuck(form: ModuleType) -> None:
     service = Service(form)
     peer = Peer(form, service.methods)
