@@ -317,6 +317,20 @@ class CheckPointBuffer:
         topic, group, queue_id = queue
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
 
+    def not_beyond(self, ends: Mapping[QueueKey, int]) -> None:
+        """Forget the messages of check points from the ends of their queues on: they are lost, and others get their
+        places. The groups go on at these ends, or before."""
+        lost: list[list[int]] = []
+        for live in list(self._live.values()):
+            end = ends.get(live.queue)
+            bits = 0 if end is None else _bits_of(live.point, [at for at in live.point.open_offsets() if at >= end])
+            if bits:
+                live.rests_on = self.journal.mark()
+                self._mark_alone(live, bits)
+                lost.append([live.number, bits])
+        if lost:
+            self.journal.write({"l": lost})
+
     def begins(self, queue: QueueKey, offset: int, *, at_end: bool = False) -> None:
         """Note where a group begins in a queue, as `begin_in` does in many."""
         self.begin_in([Begun(queue, offset, at_end=at_end)])

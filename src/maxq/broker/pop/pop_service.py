@@ -504,7 +504,8 @@ class PopService:
 
     def _not_beyond_ends(self, queues: Collection[tuple[Any, ...]]) -> None:
         """Have groups go on at the ends of queues where they are behind these: the journal's record of the last message
-        that was given out may be whole where the message is damaged, and the next message gets its place.
+        that was given out may be whole where the message is damaged, and the next message gets its place. A check point
+        of the lost message would have that one delivered again.
 
         Args:
             queues: those of which the journal tells, by topic, group and queue id; groups may have acknowledged all
@@ -513,11 +514,14 @@ class PopService:
         self._orders.table.not_beyond(self._store.max_offset)
         if not self._own.is_master:
             return
+        ends: dict[tuple[str, str, int], int] = {}
         for topic, group, queue_id in sorted(queues):
             queue, end = (topic, group, queue_id), self._store.max_offset(topic, queue_id)
+            ends[queue] = end
             if end < max(self._buffer.latest_offset(*queue), self._offsets.query_offset(group, topic, queue_id)):
                 log.warning("%s@%s queue %d: the journal tells of lost messages, going on at %d", *queue, end)
                 self._buffer.set_cursors({queue: end})
+        self._buffer.not_beyond(ends)
 
     def _make_groups(self, groups: Collection[str]) -> None:
         """Make groups that have popped, if this broker has not heard of them, where it was a slave and elsewhere where

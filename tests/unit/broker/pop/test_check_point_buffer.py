@@ -479,3 +479,16 @@ def test_what_a_slave_gave_and_tells_of_late_takes_its_place_in_the_queue() -> N
         (live,) = buffer.those([point.key])
         buffer.ack(live, point.open_offsets())
         assert offsets.committed == committed
+
+
+def test_check_points_forget_messages_that_are_lost_and_a_start_knows_it() -> None:
+    """They would give the messages again that got the places."""
+    buffer, _, journal = _buffer()
+    points = [_pop(buffer, start, 2, 1_000 + start) for start in (3, 5, 7)]
+    buffer.not_beyond({QUEUE: 6, ("T", "other", 0): 0})
+    again, _, _ = _buffer()
+    for offset, entries in enumerate(journal.records):
+        again.replay(offset, entries)
+    for one in (buffer, again):
+        lives = [one.find(point.key) for point in points]
+        assert [live and live.point.open_offsets() for live in lives] == [[3, 4], [5], None]
