@@ -205,6 +205,15 @@ class Clients:
                 return client
         return None
 
+    def topics_sent_to(self) -> set[str]:
+        """Return the topics that clients say they send to."""
+        return {
+            wrap(each.resource_namespace, each.name)
+            for client in self._clients.values()
+            if client.settings is not None
+            for each in client.settings.publishing.topics
+        }
+
     @staticmethod
     def behind(link: Connection) -> Client | None:
         """Return the client on whose behalf a connection to a broker was made."""

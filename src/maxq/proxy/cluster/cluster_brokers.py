@@ -23,7 +23,9 @@ from maxq.protocol.body.route import BrokerData, ClusterInfo, TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.grpc import messages as pb
 from maxq.proxy.brokers import MESSAGE_TYPE_ATTRIBUTE, NORMAL, Asking, NotKnownYet, OnReply, TopicView, topic_view
+from maxq.proxy.statuses import CallRefusedError
 from maxq.remoting.client import RemotingClient, split_address
 from maxq.remoting.connection import Connection
 
@@ -34,6 +36,8 @@ _REFRESH_SECONDS: Final = 20.0
 _UNUSED_ROUNDS: Final = 15  # after so many an entry that nobody used is forgotten
 _UNKNOWN_SECONDS: Final = 1.0  # for so long it is believed that there is no such topic or group
 _MOST_KEPT: Final = 20_000  # topics, and groups
+_MOST_WANTED: Final = 4_096  # topics of clients that wait to be looked up
+_AT_ONCE: Final = 32  # of them
 _LONGEST_ANSWER_S: Final = 40.0  # a pop waits for messages half as long at most
 
 Value = TypeVar("Value")
@@ -41,63 +45,105 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class _Entry(Generic[Value]):
-    """One thing that was asked for. `value` is None if there is no such thing."""
+    """One thing that was asked for and exists."""
 
-    value: Value | None
-    asked_at: float  # by the loop
+    value: Value
     rounds: int = 0  # since it was used
+
+
+@dataclass(slots=True)
+class _Missing:
+    """A name of which nothing is known. `error`: because it could not be asked for; None: there is no such thing."""
+
+    asked_at: float  # by the loop
+    error: MaxQError | None
 
 
 class _Cache(Generic[Value]):
     """What was asked for, by name, and is asked for again while it is used."""
 
-    def __init__(self, ask: Callable[[str], Awaitable[Value | None]]) -> None:
+    def __init__(self, ask: Callable[[str], Awaitable[Value | None]], *, tells_failures: bool) -> None:
+        """`tells_failures`: what could not be asked for is an error, not something that does not exist."""
         self._ask = ask
+        self._tells_failures = tells_failures
         self._entries: dict[str, _Entry[Value]] = {}
+        self._missing: dict[str, _Missing] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def get(self, name: str) -> Value | None:
-        """Return what has this name, or None. Raises NotKnownYet if it has to be asked for."""
+    def known(self, name: str) -> Value | None:
+        """Return what has this name if it is known now, without use of it."""
         entry = self._entries.get(name)
-        now = asyncio.get_running_loop().time()
-        if entry is not None and (entry.value is not None or now - entry.asked_at < _UNKNOWN_SECONDS):
+        return None if entry is None else entry.value
+
+    def get(self, name: str) -> Value | None:
+        """Return what has this name, or None.
+
+        Raises:
+            NotKnownYet: it has to be asked for.
+            CallRefusedError: INTERNAL_SERVER_ERROR: it could not be asked for.
+        """
+        entry = self._entries.get(name)
+        if entry is not None:
             entry.rounds = 0
             return entry.value
+        missing = self._missing.get(name)
+        if missing is not None and asyncio.get_running_loop().time() - missing.asked_at < _UNKNOWN_SECONDS:
+            if missing.error is not None:
+                raise CallRefusedError(pb.Code.INTERNAL_SERVER_ERROR, str(missing.error))
+            return None
         task = self._asking.get(name)
         if task is None:
             task = self._asking[name] = asyncio.get_running_loop().create_task(self._fill(name))
         raise NotKnownYet(asyncio.shield(task))
 
     async def _fill(self, name: str) -> None:
-        value = None
+        value, failure = None, None
         try:
             value = await self._ask(name)
-        except (RemotingError, BrokerError, MaxQError) as error:
+        except MaxQError as error:
             log.warning("%s is not known: %s", name, error)
+            failure = error if self._tells_failures else None
         finally:
             del self._asking[name]
-        if len(self._entries) >= _MOST_KEPT:
-            self._entries.clear()
-        self._entries[name] = _Entry(value, asyncio.get_running_loop().time())
+        self._missing.pop(name, None)
+        if value is not None:
+            _drop_oldest(self._entries)
+            self._entries[name] = _Entry(value)
+        else:
+            _drop_oldest(self._missing)
+            self._missing[name] = _Missing(asyncio.get_running_loop().time(), failure)
 
     async def refresh(self) -> None:
         """Ask again for all that is used; what cannot be had stays as it was."""
+        self._missing.clear()
         for name, entry in list(self._entries.items()):
             entry.rounds += 1
-            if entry.rounds > _UNUSED_ROUNDS or entry.value is None:
+            if entry.rounds > _UNUSED_ROUNDS:
                 self._entries.pop(name, None)
                 continue
             try:
                 value = await self._ask(name)
-            except (RemotingError, BrokerError, MaxQError) as error:
+            except MaxQError as error:
                 log.warning("%s was not asked for again: %s", name, error)
                 continue
-            if value != entry.value:
+            if value is None:
+                self._entries.pop(name, None)
+            elif value != entry.value:
                 entry.value = value
+
+
+def _drop_oldest(table: dict[str, Any]) -> None:
+    """Make room for one more in a table."""
+    if len(table) >= _MOST_KEPT:
+        del table[next(iter(table))]
 
 
 class ClusterBrokers:
     """See the module's text.
+
+    Attributes:
+        port: the proxy's own.
+        sent_to: returns the topics that clients send to.
 
     Args:
         remoting: its name servers are set.
@@ -113,14 +159,17 @@ class ClusterBrokers:
         self._cluster = cluster
         self._own_id = own_id
         self._max_message_size = max_message_size
-        self._topics = _Cache[TopicView](self._ask_topic)
-        self._groups = _Cache[SubscriptionGroupConfig](self._ask_group)
+        self._topics = _Cache[TopicView](self._ask_topic, tells_failures=True)
+        self._groups = _Cache[SubscriptionGroupConfig](self._ask_group, tells_failures=False)
         self._masters: dict[str, str] = {}  # broker name → address, of all routes
-        self._producers: set[str] = set()
+        self._producers: set[str] = set()  # topics that exist
+        self._wanted: dict[str, None] = {}  # topics of clients, to be looked up
+        self._looks_up = False
         self._told: set[str] = set()  # addresses of the brokers that know of all producers
         self._under_way: deque[tuple[float, Connection, int, OnReply]] = deque()  # until when, …
         self._tasks: set[asyncio.Task[Any]] = set()
         self.port = 0
+        self.sent_to: Callable[[], set[str]] = lambda: set(self._producers)
 
     def start(self) -> None:
         """Begin to ask again for what is known."""
@@ -144,8 +193,7 @@ class ClusterBrokers:
             await asyncio.sleep(_REFRESH_SECONDS)
             await self._topics.refresh()
             await self._groups.refresh()
-            self._told.clear()
-            await self._tell_producers()
+            await self._round_of_producers()
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
@@ -191,16 +239,10 @@ class ClusterBrokers:
             kind = TopicConfig.decode(answer.body_bytes).attributes.get(MESSAGE_TYPE_ATTRIBUTE, NORMAL)
         masters = [BrokerData(data.cluster, data.broker_name, {0: data.master_address or ""}) for data in with_master]
         view = topic_view(name, kind, queues, masters)
-        known = self._known_view(name)
+        known = self._topics.known(name)
         if known is not None:
             view.next_queue = known.next_queue
         return view
-
-    def _known_view(self, name: str) -> TopicView | None:
-        try:
-            return self._topics.get(name)
-        except NotKnownYet:
-            return None
 
     async def _ask_group(self, name: str) -> SubscriptionGroupConfig | None:
         answer = await self._remoting.invoke_name_server(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), _CALL_MS)
@@ -266,19 +308,56 @@ class ClusterBrokers:
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def keep_producers(self, topics: Iterable[str]) -> None:
-        missing = set(topics) - self._producers
-        if missing:
-            self._producers |= missing
+        missing = [name for name in topics if name not in self._producers]
+        known = {name for name in missing if self._topics.known(name) is not None}
+        if known:
+            self._producers |= known
             self._told.clear()
             self._run(self._tell_producers())
+        for name in missing:
+            if name not in known and len(self._wanted) < _MOST_WANTED:
+                self._wanted[name] = None
+        if self._wanted and not self._looks_up:
+            self._looks_up = True
+            self._run(self._look_up())
+
+    async def _look_up(self) -> None:
+        """Enter those topics of clients that exist, and tell brokers of them."""
+        try:
+            while self._wanted:
+                names = list(self._wanted)[:_AT_ONCE]
+                for name in names:
+                    del self._wanted[name]
+                exist = await asyncio.gather(*map(self._exists, names))
+                found = {name for name, is_there in zip(names, exist, strict=True) if is_there} - self._producers
+                if found:
+                    self._producers |= found
+                    self._told.clear()
+                    await self._tell_producers()
+        finally:
+            self._looks_up = False
+
+    async def _exists(self, name: str) -> bool:
+        try:
+            return self._topics.get(name) is not None
+        except NotKnownYet as wait:
+            await wait.ready
+        except CallRefusedError:
+            return False
+        return self._topics.known(name) is not None
+
+    async def _round_of_producers(self) -> None:
+        """Tell brokers again, and forget topics that have gone or that no client sends to."""
+        wanted = self.sent_to()
+        self._producers = {name for name in wanted & self._producers if self._topics.known(name) is not None}
+        for name in self._producers:
+            self._topics.get(name)  # it is used
+        self._told.clear()
+        await self._tell_producers()
+        self.keep_producers(wanted)
 
     async def _tell_producers(self) -> None:
         """Tell all brokers of the routes which topics the proxy's clients send to."""
-        for name in list(self._producers):
-            try:
-                self._topics.get(name)
-            except NotKnownYet as wait:
-                await wait.ready
         beat = HeartbeatData(self._own_id, [ProducerData(name) for name in sorted(self._producers)])
         if not self._producers:
             return

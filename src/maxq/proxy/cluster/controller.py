@@ -42,6 +42,7 @@ class ProxyController:
         )
         self._services = Services(self._brokers, lambda: settings.proxy, clock, None)
         self._services.answer_brokers(remoting)
+        self._brokers.sent_to = self._services.clients.topics_sent_to
         server = settings.server
         self._server = GrpcServer(
             self._services.methods(),
