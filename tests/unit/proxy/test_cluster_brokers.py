@@ -1,6 +1,8 @@
 """What a proxy knows of a cluster, with name servers and brokers that only note what they are asked."""
 
 import asyncio
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,3 +96,25 @@ async def test_brokers_are_told_of_topics_that_exist_and_that_clients_send_to() 
     await brokers._round_of_producers()
     assert (remoting.beats[1:], remoting.looked_up) == ([["known2"]], [])  # first the beat, then the rest
     await brokers.stop()
+
+
+async def test_of_requests_only_their_numbers_are_kept_until_they_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_brokers, "_LONGEST_ANSWER_S", -1.0)
+    brokers = _brokers(Remoting())
+    heard: list[Any] = []
+    waiters: dict[int, Any] = {}
+    link: Any = SimpleNamespace(waiters=waiters, forget=waiters.pop)
+    waiters[1] = heard.append
+    answered = weakref.ref(asked := Answered())
+    brokers.asked(link, 1, heard.append)
+    brokers.asked(link, 2, asked)
+    del asked
+    assert answered() is None
+    brokers._give_up()
+    assert heard == [None] and not waiters
+
+
+class Answered:
+    """What hears of an answer, and has heard it."""
+
+    def __call__(self, reply: RemotingCommand | None) -> None: ...

@@ -166,7 +166,7 @@ class ClusterBrokers:
         self._wanted: dict[str, None] = {}  # topics of clients, to be looked up
         self._looks_up = False
         self._told: set[str] = set()  # addresses of the brokers that know of all producers
-        self._under_way: deque[tuple[float, Connection, int, OnReply]] = deque()  # until when, …
+        self._under_way: deque[tuple[float, Connection, int]] = deque()  # until when, and the request's number
         self._tasks: set[asyncio.Task[Any]] = set()
         self.port = 0
         self.sent_to: Callable[[], set[str]] = lambda: set(self._producers)
@@ -284,7 +284,7 @@ class ClusterBrokers:
     def asked(self, link: Connection, opaque: int, on_reply: OnReply) -> None:
         """Give the request up if it is not answered."""
         until = asyncio.get_running_loop().time() + _LONGEST_ANSWER_S
-        self._under_way.append((until, link, opaque, on_reply))
+        self._under_way.append((until, link, opaque))
 
     async def _connect_and_send(self, address: str, command: RemotingCommand, on_reply: OnReply) -> None:
         try:
@@ -298,12 +298,16 @@ class ClusterBrokers:
         """Give up requests that are not answered."""
         while True:
             await asyncio.sleep(1)
-            now = asyncio.get_running_loop().time()
-            while self._under_way and self._under_way[0][0] <= now:
-                _, connection, opaque, on_reply = self._under_way.popleft()
-                if connection.waiters.get(opaque) is on_reply:
-                    connection.forget(opaque)
-                    on_reply(None)
+            self._give_up()
+
+    def _give_up(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._under_way and self._under_way[0][0] <= now:
+            _, connection, opaque = self._under_way.popleft()
+            waiter = connection.waiters.get(opaque)
+            if callable(waiter):  # it is not answered
+                connection.forget(opaque)
+                waiter(None)
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
