@@ -249,7 +249,7 @@ class ActingMasterService:
             seen = await self._pre_online.run()
             if before == self._stood_back or self.is_ending:
                 return seen
-        self._pre_online.all_asked = self._pre_online.none_acted = False
+        self._pre_online.all_asked = False
         return seen
 
     def _begin(self) -> None:
@@ -319,15 +319,11 @@ class ActingMasterService:
                 await asyncio.sleep(RETRY_MS / 1000)
             await self._hear_lost_master(is_told=False)  # a name server that was just started does not know the master
             return
-        if self.stood_still() is not None:
-            self._services.change(False)
+        self._services.change(False)  # they begin with what slaves tell, and write nothing over it
         if self._asks_first():
             await self._prepare()
-            if not self._pre_online.none_acted:
-                self._services.change(False)
         elif self._prepares() and not self._is_named:
             self._is_out_because = self._is_out_because or "a slave may act for it, and no name server knows it"
-            self._services.change(False)
             return
         self._begin()
 

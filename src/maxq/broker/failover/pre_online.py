@@ -86,7 +86,6 @@ class PreOnline:
 
     Attributes:
         all_asked: when it has run, or taken over: no slave is left out that may act.
-        none_acted: of a master, when it has run: all slaves have said that they did not act.
     """
 
     def __init__(
@@ -108,7 +107,6 @@ class PreOnline:
         # ids of the slaves that said with their last question that they act
         self._acting: set[int] = set()
         self.all_asked = True
-        self.none_acted = False
         # slaves that do not know the request for a copy, which is logged once for each
         self._not_copied_from: set[str] = set()
         self._settings = env.settings
@@ -134,8 +132,8 @@ class PreOnline:
                 await self._meet_slave(broker_id, others[broker_id])
             # After all waits: a slave that was asked promises nothing for a while. So the one that acts comes last.
             return_id = str(self._clock.wall_ms())
-            idle = [await self._take_back(i, others[i], return_id) is False for i in sorted(others, reverse=True)]
-            self.none_acted = all(idle) and len(idle) >= self._settings.store.total_replicas - 1
+            for broker_id in sorted(others, reverse=True):
+                await self._take_back(broker_id, others[broker_id], return_id)
             return MinBroker(MASTER_ID, self._own.address)
         if MASTER_ID in others:
             await self._meet_master(others[MASTER_ID])
@@ -195,20 +193,20 @@ class PreOnline:
             log.warning("slave %d at %s does not copy from this master: going on without it (it had %d ms at most)",
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
 
-    async def _take_back(self, broker_id: int, address: str, return_id: str) -> bool | None:
+    async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:
         """Take the tables back from one slave after the other: each slave's offsets are merged with those of the
-        earlier ones. A slave that is not sure of its role, or whose answer does not arrive, is asked again. Returns
-        whether the slave may have acted; None if it could not be asked."""
+        earlier ones. A slave that is not sure of its role, or whose answer does not arrive, is asked again."""
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:
             try:
-                return await self._metadata.take_back(address, return_id)
+                await self._metadata.take_back(address, return_id)
+                return
             except (MaxQError, OSError) as error:
                 if not _may_answer_later(error) or self._clock.monotonic_ms() + RETRY_MS >= deadline:
                     log.warning("offsets that slave %d at %s may have kept were not taken back: %s",
                                 broker_id, address, error)  # fmt: skip
                     self.all_asked &= not _may_answer_later(error)
-                    return None
+                    return
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _copies(self, broker_id: int, address: str, info: ExchangeHAInfoHeader) -> bool:

@@ -254,9 +254,9 @@ class TimerService:
 
     async def _turn(self) -> bool:
         """Do the work that is due now. Returns False if there was none, so that the service may wait."""
-        self.exchange.apply(is_dequeuing=self.is_dequeuing)
         if self.is_dequeuing and not self._is_still_wanted():
             self._end_dequeue()
+        self.exchange.apply(is_dequeuing=self.is_dequeuing)
         if self._is_wanted and not self.is_dequeuing:
             await self._begin_dequeue()
         moved = await self._enqueue(_ENQUEUE_AT_ONCE)

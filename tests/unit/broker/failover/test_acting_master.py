@@ -363,6 +363,25 @@ async def test_a_master_that_is_asked_to_stand_back_again_and_again_comes_back_w
     assert member.acting.is_active
 
 
+async def test_a_master_that_was_cut_off_ends_its_services_before_it_takes_state_back() -> None:
+    clock = SimClock()
+    member = Member(0, clock, totalReplicas=2)
+    member.api.members = {1: SLAVE_1}
+    await member.acting.go_online()
+    clock.advance_ms(7_000)  # no name server says who lives, and it does not stand still
+    assert member.acting.stood_still() is None
+    running: list[bool] = []
+
+    async def note() -> None:
+        running.append(member.services.is_running)
+
+    member.metadata.on_take = note
+    member.api.members = {1: SLAVE_1}
+    await member.acting.look()
+    assert running == [False]
+    assert member.services.is_running
+
+
 async def test_a_slave_that_is_not_to_act_itself_asks_no_master_to_stand_back() -> None:
     clock = SimClock()
     member = Member(2, clock, brokerNotActiveTimeoutMillis=10_000)
