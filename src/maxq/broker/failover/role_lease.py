@@ -87,7 +87,12 @@ class RoleLease:
         self.hold(began_ms)
 
     def on_stamp(self, slave_id: int, stamp_ms: int) -> None:
-        """Note that a slave has returned a stamp."""
+        """Note that a slave has returned a stamp. No more slaves count than there are, by totalReplicas."""
+        if slave_id not in self._grants and len(self._grants) >= max(0, self._others):
+            oldest = min(self._grants, key=lambda i: self._grants[i], default=None)
+            if oldest is None or self._grants[oldest] >= stamp_ms:
+                return
+            del self._grants[oldest]
         self._grants[slave_id] = max(stamp_ms, self._grants.get(slave_id, _NEVER))
         if 0 < self._others <= len(self._grants):
             self.hold(sorted(self._grants.values())[-self._others])

@@ -51,6 +51,14 @@ def test_stamps_count_from_the_oldest_of_as_many_slaves_as_there_are() -> None:
     assert not lease.is_named(3_250)
 
 
+def test_no_more_stamps_are_kept_than_there_are_slaves() -> None:
+    lease = RoleLease(settings(), OWN, 0)
+    for slave_id in range(1, 100):
+        lease.on_stamp(slave_id, 1_000 + slave_id)
+    lease.on_stamp(100, 500)
+    assert lease._grants == {98: 1_098, 99: 1_099}
+
+
 @pytest.mark.parametrize(("replicas", "counts"), [(2, True), (3, False)])
 def test_that_the_master_is_gone_is_enough_where_nobody_else_can_act(replicas: int, counts: bool) -> None:
     lease = RoleLease(settings(totalReplicas=replicas), OWN, 0)
