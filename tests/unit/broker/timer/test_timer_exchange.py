@@ -40,6 +40,20 @@ def test_a_slave_fills_its_wheel_as_far_as_its_master_and_delivers_only_when_it_
     in_virtual_time(story)
 
 
+def test_what_a_timer_is_told_right_after_it_was_stopped_is_not_dropped() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        await world.sleep_ms(1_000)
+        exchange, told = world.service.exchange, world.service.timer.floor(world.clock.wall_ms()) + 60_000
+        world.service.stop()
+        exchange.take_checkpoint(TimerCheckpoint(told, 0, 0, 0, DataVersion(5, 0, 5)))
+        await world.sleep_ms(100)
+        assert exchange.known_read_time_ms() == told
+        await world.close()
+
+    in_virtual_time(story)
+
+
 def test_the_read_time_that_was_told_last_is_known_before_it_is_saved_and_until_this_broker_delivers() -> None:
     async def story(world: TimerWorld) -> None:
         await world.open(dequeue=False)
