@@ -26,7 +26,8 @@ _UNSPECIFIED: Final = (pb.MessageType.MESSAGE_TYPE_UNSPECIFIED,)
 
 
 class Routes:
-    """Tells clients where to send and to receive."""
+    """Answers QueryRoute and QueryAssignment: to which brokers and queues of a topic a client sends, and from which it
+    receives."""
 
     def __init__(self, brokers: Brokers, rules: AccessRules | None) -> None:
         self._brokers = brokers

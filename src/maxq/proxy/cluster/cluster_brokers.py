@@ -282,7 +282,7 @@ class ClusterBrokers:
         return None if address is None else self._remoting.open_connection(address)
 
     def asked(self, link: Connection, opaque: int, on_reply: OnReply) -> None:
-        """Give the request up if it is not answered."""
+        """Note a request, which ends without an answer if its broker has not answered it in time."""
         until = asyncio.get_running_loop().time() + _LONGEST_ANSWER_S
         self._under_way.append((until, link, opaque))
 
@@ -295,7 +295,7 @@ class ClusterBrokers:
             on_reply(None)
 
     async def _time_out(self) -> None:
-        """Give up requests that are not answered."""
+        """End each request that its broker has not answered in time, and tell its caller that no answer came."""
         while True:
             await asyncio.sleep(1)
             self._give_up()

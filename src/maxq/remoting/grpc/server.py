@@ -192,7 +192,7 @@ class GrpcServer:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send what calls were answered."""
+        """Write the answers of finished calls to the sockets of their connections."""
         self._is_due = False
         written, self._written = self._written, []
         for connection in written:
@@ -203,7 +203,7 @@ class GrpcServer:
                 connection.abort("what it is answered could not be sent")
 
     def _look(self) -> None:
-        """Look at all connections, every few seconds."""
+        """Check all gRPC connections every few seconds: deadlines of calls, and peers that are silent."""
         self._look_timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
         for connection in list(self.connections):
             self._look_at(connection)
